@@ -1,0 +1,67 @@
+"""``make bench-seeds``: the demo with ten seeds. Is the verdict right, and does the interval hold the truth?
+
+Prints a table, writes benchmarks/out/demo_seeds.json, exits 1 when a figure is missing.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+COLUMNS = ("seed", "verdict", "ratio", "low", "high", "width", "truth", "inside", "launches", "seconds")
+OUT = Path(__file__).parent / "out"
+
+
+def main() -> int:
+    """Run the demo once per seed; return 1 when a run gave no complete finding."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--port", type=int, default=8401)
+    options = parser.parse_args()
+    OUT.mkdir(exist_ok=True)
+    rows = []
+    print("  ".join(f"{column:>8}" for column in COLUMNS))
+    for seed in range(options.first, options.first + options.seeds):
+        rows.append(_measure(seed, options.port))
+        print("  ".join(f"{_text(rows[-1].get(column)):>8}" for column in COLUMNS), flush=True)
+    (OUT / "demo_seeds.json").write_text(json.dumps(rows, indent=2) + "\n")
+    inside = sum(bool(row.get("inside")) for row in rows)
+    widest = max((row.get("width") or float("inf")) for row in rows)
+    print(f"truth inside the interval: {inside} of {len(rows)}; widest interval {widest:.3f}")
+    return int(any(row.get(column) is None for row in rows for column in COLUMNS))
+
+
+def _measure(seed: int, port: int) -> dict[str, Any]:
+    folder = OUT / "demo"
+    began = time.monotonic()
+    command = [sys.executable, "-m", "demo", "--exit", "--seed", str(seed), "--dir", str(folder), "--port", str(port)]
+    with (OUT / "demo_seeds.log").open("ab") as log:
+        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    if status:
+        return {"seed": seed, "verdict": f"exit {status}"}
+    finding = json.loads((folder / "finding.json").read_text())
+    low, high = finding["interval"] or (None, None)
+    return {
+        "seed": seed,
+        "verdict": finding["verdict"],
+        "ratio": finding["ratio"],
+        "low": low,
+        "high": high,
+        "width": None if low is None else high - low,
+        "truth": finding.get("truth"),
+        "inside": None if low is None else low <= finding["truth"] <= high,
+        "launches": len(finding["launch_ids"]),
+        "seconds": time.monotonic() - began,
+    }
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Known builds, recipes and workloads: data, and the module that hashes it."""

@@ -1,0 +1,8 @@
+"""The agent on a GPU node: it leases attempts from a controller, makes launches, and hands in what it measured.
+
+Rooms: cli · settings · agent (slots and leases) · lease (renewal) · attempt (one attempt as named steps) · journal,
+spool and leftovers (what survives a death) · controller (typed client) · delivery · logstream · launch (a build
+becomes a listening server) · load (the ruler's client).
+"""
+
+AGENT_VERSION = "0.1.0"

@@ -1,0 +1,1 @@
+"""A build becomes a listening server."""

@@ -1,0 +1,1 @@
+"""When things are done. Each loop calls an action; none decides anything."""
