@@ -236,7 +236,12 @@ class Agent:
     def _is_full(self) -> bool:
         free_bytes = self._free_bytes()
         if free_bytes < self.settings.keep_free_bytes:
-            log.error("only %.2f GB are free in %s: taking no work", free_bytes / 1e9, self.settings.state_dir)
+            log.error(
+                "disk_full: %s has %.2f GB free, and BACKSLIDE_RUNNER_KEEP_FREE_BYTES wants %.2f GB: taking no work",
+                self.settings.state_dir,
+                free_bytes / 1e9,
+                self.settings.keep_free_bytes / 1e9,
+            )
             return True
         return False
 

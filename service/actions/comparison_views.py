@@ -63,7 +63,7 @@ class CellSummary(Wire):
 class ComparisonView(Wire):
     """Head next to base, in one cell. ``rows[0]`` is the metric that was asked for; ``sentence`` is its verdict.
 
-    ``marks`` says what kind of numbers these are, such as ``simulated, time compressed 4x``. ``notes`` is what to know
+    ``marks`` says what kind of numbers these are, such as ``simulated, time compressed 4×``. ``notes`` is what to know
     before believing them. ``other_cells`` are further cells that both builds were measured in. ``differences`` is how
     the two sides were started differently, beside being other builds. Times are as measured, compressed if marked so.
     """

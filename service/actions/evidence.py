@@ -12,8 +12,8 @@ from service.ruler.validity import Validity
 MARGIN = 0.02
 """Changes within two percent don't matter, whatever the metric (also the alert threshold of Mozilla's Perfherder)."""
 
-_OWN_FLAGS = frozenset({"--port", "--served-model-name", "--host"})
-"""Of the launcher, different for every launch."""
+_OWN_FLAGS = frozenset({"--port", "--served-model-name", "--host", "--profile-file", "--profile-sha256"})
+"""Of the launcher: different for every launch, or how it names the build itself."""
 
 _MAX_DIFFERENCES = 20
 
@@ -100,7 +100,7 @@ def start_differences(launches: Sequence[ComparedLaunch], names: tuple[str, str]
     for side, other, name in zip(Side, reversed(Side), names, strict=True):
         constant = set.intersection(*(_settings(launch) for launch in used[side]))
         elsewhere = set.union(*(_settings(launch) for launch in used[other]))
-        found += [f"only {name}: {setting}" for setting in sorted(constant - elsewhere)]
+        found += [f"only {name} was started with {setting}" for setting in sorted(constant - elsewhere)]
     if len(found) > _MAX_DIFFERENCES:
         found[_MAX_DIFFERENCES:] = [f"and {len(found) - _MAX_DIFFERENCES} more"]
     return found

@@ -7,7 +7,7 @@ from service.ruler.metrics import MetricInfo
 
 def verdict_sentence(base: str, head: str, info: MetricInfo, found: Comparison, criterion: Criterion, mark: str) -> str:
     """Return one sentence such as: v0.19.1 is worse than v0.18.0: TPOT p50 is 1.47 times as high (95 % interval 1.44 to
-    1.50, 8 launches, simulated, time compressed 4x)."""
+    1.50, 8 launches, simulated, time compressed 4×)."""
     if found.ratio is None or found.low is None or found.high is None:
         return _without_interval(base, head, info, found, mark)
     decimals = _decimals(found.high - found.low)
@@ -36,9 +36,9 @@ def launches_more(found: Comparison) -> str:
 
 
 def marks(cell: CellSummary) -> str:
-    """Return what kind of numbers these are: ``simulated, time compressed 4x``, or ``real, cpu``."""
+    """Return what kind of numbers these are: ``simulated, time compressed 4×``, or ``real, cpu``."""
     kind = "simulated" if cell.simulated else f"real, {cell.hardware}"
-    return kind if cell.time_compression == 1 else f"{kind}, time compressed {cell.time_compression:g}x"
+    return kind if cell.time_compression == 1 else f"{kind}, time compressed {cell.time_compression:g}×"
 
 
 def percent(fraction: float) -> str:

@@ -128,6 +128,6 @@ def _lines(problem: dict[str, Any]) -> list[str]:
         lines.append(f"  '{_LISTED_BY[problem['code']]}' names what there is.")
     if problem.get("code") in ("token_missing", "token_invalid"):
         lines.append(
-            "  Set BACKSLIDE_TOKEN; 'backslide token create NAME --role ROLE' makes a token on the controller."
+            "  Set BACKSLIDE_TOKEN; 'backslide token create --name NAME --role ROLE' makes a token on the controller."
         )
     return lines

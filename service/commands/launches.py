@@ -72,7 +72,7 @@ def show(
 def _show_evidence(launch: dict[str, Any]) -> None:
     identity = launch["report"]["identity"]
     kind = "simulated" if launch["simulated"] else f"real, {launch['hardware']}"
-    print_line(f"{kind}, time compressed {launch['time_compression']:g}x, request {launch['request_id']}")
+    print_line(f"{kind}, time compressed {launch['time_compression']:g}×, request {launch['request_id']}")
     print_line(f"server {identity['version']}, pid {identity['pid']}, served as {identity['served_model_name']}")
     print_line(f"command {' '.join(identity['command'])}")
     for one in launch["repetitions"]:

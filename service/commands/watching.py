@@ -130,7 +130,7 @@ def _lines(watch: Watch, say: Callable[[str], None]) -> Iterator[Callable[[], No
 def headline(request: dict[str, Any]) -> str:
     """Return what a request is about, in one line."""
     factor = request["time_compression"]
-    kind = f"simulated, time compressed {factor:g}x" if request["build_kind"] == "simulated" else "real"
+    kind = f"simulated, time compressed {factor:g}×" if request["build_kind"] == "simulated" else "real"
     return (
         f"{request['id']}: {request['base']['name']} → {request['head']['name']}, {len(request['jobs'])} launches, "
         f"{request['recipe']} · {request['workload']} · {request['hardware']} ({kind})"

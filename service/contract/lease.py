@@ -25,7 +25,7 @@ class Directive(StrEnum):
     DRAIN = "drain"
     """Finish what runs, take nothing new."""
     LOST = "lost"
-    """The lease is gone: stop, keep the local files, forget."""
+    """What the error lease_lost comes to in a runner; never sent. Stop, keep the local files, forget."""
 
 
 class AttemptState(StrEnum):

@@ -10,12 +10,12 @@ from typing import Any
 import psycopg.errors
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlmodel import Session
 
-from service.contract.errors import BackslideError, Busy, DiskFull
+from service.contract.errors import BackslideError, Busy, DiskFull, InvalidInput
 
-__all__ = ["Address", "Session", "Store", "address"]
+__all__ = ["Address", "Session", "Store", "address", "translated"]
 
 BUSY_TIMEOUT_MS = 10_000
 
@@ -65,21 +65,28 @@ class Store:
     @contextmanager
     def _session(self, *, write: bool) -> Iterator[Session]:
         options = {"backslide_write": write}
-        try:
-            with (
-                self.engine.connect().execution_options(**options) as connection,
-                Session(connection, expire_on_commit=False) as session,
-            ):
-                yield session
-        except DBAPIError as error:
-            translated = _translate(error)
-            if translated is None:
-                raise
-            raise translated from error
+        with (
+            translated(),
+            self.engine.connect().execution_options(**options) as connection,
+            Session(connection, expire_on_commit=False) as session,
+        ):
+            yield session
 
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Let errors of the database that mean something to a caller come out as ours: Busy, DiskFull."""
+    try:
+        yield
+    except DBAPIError as error:
+        ours = _translate(error)
+        if ours is None:
+            raise
+        raise ours from error
 
 
 def _with_driver(url: str) -> str:
@@ -90,7 +97,10 @@ def _with_driver(url: str) -> str:
 
 
 def _connect(url: str) -> Engine:
-    if make_url(url).get_backend_name() != "sqlite":
+    backend = _backend(url)
+    if backend not in ("sqlite", "postgresql"):
+        raise InvalidInput(f"A database is sqlite:///FILE or postgresql://USER@HOST/NAME, not {backend}://…")
+    if backend != "sqlite":
         return create_engine(url, pool_size=10, max_overflow=20, pool_pre_ping=True)
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000})
 
@@ -108,6 +118,13 @@ def _connect(url: str) -> Engine:
     return engine
 
 
+def _backend(url: str) -> str:
+    try:
+        return make_url(url).get_backend_name()
+    except ArgumentError as error:
+        raise InvalidInput(f"{url!r} is no database URL: sqlite:///FILE or postgresql://USER@HOST/NAME.") from error
+
+
 def _translate(error: DBAPIError) -> BackslideError | None:
     cause = error.orig
     text = str(cause)
@@ -120,4 +137,6 @@ def _translate(error: DBAPIError) -> BackslideError | None:
         return DiskFull(f"The database has no room: {text}.")
     if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
         return Busy(f"The database asks to try again: {text}.")
+    if isinstance(cause, psycopg.OperationalError):
+        return Busy(f"The database can't be reached: {text.splitlines()[0] if text else 'the connection was lost'}.")
     return None

@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from service.contract.errors import Conflict
-from service.store.engine import Store
+from service.store.engine import Store, translated
 
 _ONE_AT_A_TIME = 0x6D696772  # any number that nothing else locks
 
@@ -27,7 +27,7 @@ def upgrade(store: Store, revision: str = "head") -> None:
             f"The database has schema {found}, which this version ({head()}) does not know: "
             "it was used by a newer one. Run that, or restore a backup."
         )
-    with store.engine.begin() as connection:
+    with translated(), store.engine.begin() as connection:
         if store.dialect == "postgresql":  # two controllers may start at once; SQLite locks the whole file anyway
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ONE_AT_A_TIME})
         command.upgrade(_config(connection), revision)
@@ -35,13 +35,13 @@ def upgrade(store: Store, revision: str = "head") -> None:
 
 def downgrade(store: Store, revision: str) -> None:
     """Take the database back to a revision; ``base`` removes every table."""
-    with store.engine.begin() as connection:
+    with translated(), store.engine.begin() as connection:
         command.downgrade(_config(connection), revision)
 
 
 def current(store: Store) -> str | None:
     """Return the database's revision; None for an empty one."""
-    with store.engine.connect() as connection:
+    with translated(), store.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 

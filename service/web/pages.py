@@ -218,7 +218,7 @@ def _files(launch: LaunchView) -> list[_File]:
     known |= {one.raw_log: f"raw log of repetition {one.number}" for one in report.repetitions}
     return [
         _File(
-            known.get(one.sha256, "artifact"),
+            known.get(one.sha256, one.name),
             one.name,
             one.sha256,
             one.size_bytes,

@@ -42,7 +42,7 @@ def test_a_request_is_answered_by_its_own_launches(lab: Lab) -> None:
     assert (view.verdict, view.request_id, len(view.launches)) == (Verdict.WORSE, asked.id, 8)
     assert {one.launch.request_id for one in view.launches} == {asked.id}
     assert view.rows[0].ratio == pytest.approx(1.462, abs=0.005)
-    assert view.marks == "simulated, time compressed 4x"
+    assert view.marks == "simulated, time compressed 4×"
     assert view.sentence.startswith("v0.19.1 is worse than v0.18.0: TPOT p50 is 1.4")
     assert view.notes == []
     assert [row.metric for row in view.rows] == [TPOT, "ttft_p50_ms"]

@@ -13,7 +13,7 @@ from tests.measured import blocks, build, cell, launch
 BASE, HEAD = build("v0.18.0"), build("v0.19.1")
 NAMES = ("v0.18.0", "v0.19.1")
 TPOT = "tpot_p50_ms"
-MARK = "simulated, time compressed 4x"
+MARK = "simulated, time compressed 4×"
 
 
 def tpot(values: list[list[float]]) -> list[LaunchView]:
@@ -30,7 +30,7 @@ def row_of(launches: list[LaunchView], metric: str = TPOT) -> MetricRow:
 def test_the_story_in_one_sentence() -> None:
     assert row_of(tpot(STORY)).sentence == (
         "v0.19.1 is worse than v0.18.0: TPOT p50 is 1.470 times as high "
-        "(95 % interval 1.463 to 1.477, 8 launches, simulated, time compressed 4x)."
+        "(95 % interval 1.463 to 1.477, 8 launches, simulated, time compressed 4×)."
     )
 
 
@@ -166,11 +166,11 @@ def test_what_was_started_differently_is_listed_without_ports_and_nonces() -> No
     assert "--port" in identity.command
     found = evidence.start_differences(evidence.compared(launches, BASE, HEAD, TPOT), NAMES)
     assert found == [
-        "only v0.18.0: --profile v0.18.0",
-        "only v0.18.0: VLLM_ROCM_USE_AITER=1",
-        "only v0.19.1: --async-scheduling",
-        "only v0.19.1: --profile v0.19.1",
-        "only v0.19.1: A=1",
+        "only v0.18.0 was started with --profile v0.18.0",
+        "only v0.18.0 was started with VLLM_ROCM_USE_AITER=1",
+        "only v0.19.1 was started with --async-scheduling",
+        "only v0.19.1 was started with --profile v0.19.1",
+        "only v0.19.1 was started with A=1",
     ]
 
 

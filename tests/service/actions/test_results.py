@@ -220,7 +220,9 @@ def test_a_raw_log_of_another_repetition_or_workload_is_refused_and_the_attempt_
     assert workshop.finish(leased, made).accepted
 
 
-def test_an_invalid_launch_is_stored_and_its_job_tried_once_more(workshop: Workshop, runner: RunnerLife) -> None:
+def test_an_invalid_launch_is_stored_and_its_job_tried_once_more(
+    workshop: Workshop, runner: RunnerLife, clock: SimulatedClock
+) -> None:
     asked = workshop.submit()
     first = workshop.work(runner)
     answer = workshop.finish(first, package(good=2))
@@ -231,6 +233,7 @@ def test_an_invalid_launch_is_stored_and_its_job_tried_once_more(workshop: Works
     assert [r.code for r in stored.repetitions[2].reasons] == ["short_output"]
     assert (workshop.job(first).state, workshop.job(first).launch_validity) == (JobState.QUEUED, "invalid")
     assert attempt_state(workshop, first) is AttemptState.FAILED
+    clock.advance(1)  # a job's launches are told apart by their time
     second = workshop.work(runner)
     assert second.job_id == first.job_id
     good = workshop.finish(second)

@@ -90,3 +90,21 @@ def test_serve_names_a_data_directory_that_cannot_be_used(
     fresh.write_text("a file")
     shell("serve", "--port", "0", expect=2)
     assert "BACKSLIDE_DATA_DIR" in shell.err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/x", "can't be reached"),
+        ("mysql://x/y", "sqlite:///FILE or postgresql://USER@HOST/NAME"),
+        ("nonsense", "no database URL"),
+    ],
+)
+def test_serve_says_in_a_line_why_a_database_cannot_be_used(
+    fresh: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch, url: str, said: str
+) -> None:
+    monkeypatch.setenv("BACKSLIDE_SECRET", SECRET)
+    monkeypatch.setenv("BACKSLIDE_DATABASE_URL", url)
+    shell("serve", "--port", "0", expect=1 if "reached" in said else 2)
+    assert said in shell.err
+    assert "Traceback" not in shell.err

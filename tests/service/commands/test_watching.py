@@ -68,7 +68,7 @@ def test_a_line_is_said_for_every_phase_and_none_for_progress_within_it(clock: S
         request(attempt=attempt("measuring", "measure", "repetition 2 of 3: 0 of 16 requests", 0.4)),
         request("done", attempt=attempt("completed", "upload"), launch_id="lau_1"),
     )
-    assert said[0] == "req_1: v1 → v2, 1 launches, r · w · simulated (simulated, time compressed 4x)"
+    assert said[0] == "req_1: v1 → v2, 1 launches, r · w · simulated (simulated, time compressed 4×)"
     assert said[1:4] == [
         "     0 s  1.2  v1  node1/0  serving  start",
         "    20 s  1.2  v1  node1/0  measuring  repetition 1 of 3",
