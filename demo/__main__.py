@@ -15,6 +15,7 @@ from typing import Any
 from demo.finding import collect
 from demo.stack import DemoError, Layout, Stack
 from images.catalog import builds
+from images.simulated.profile import ProfileError, load_profile
 
 METRIC = "tpot_p50_ms"
 
@@ -91,9 +92,25 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if not 0 <= options.seed < 2**31:
         parser.error(f"--seed must be between 0 and {2**31 - 1}, not {options.seed}")
-    if options.profiles and not options.profiles.is_dir():
-        parser.error(f"--profiles: {options.profiles} is not a directory")
+    if options.dir and options.dir.exists() and not options.dir.is_dir():
+        parser.error(f"--dir: {options.dir} is not a directory")
+    if options.profiles:
+        _check_profiles(parser, options.profiles, KINDS[options.kind])
     return options
+
+
+def _check_profiles(parser: argparse.ArgumentParser, directory: Path, kind: Kind) -> None:
+    """Refuse bad profiles before anything is started; an engine would only say so at its start."""
+    if not directory.is_dir():
+        parser.error(f"--profiles: {directory} is not a directory")
+    for name in (kind.base, kind.head):
+        if not (directory / f"{name}.toml").exists():
+            parser.error(f"--profiles: {directory} has no {name}.toml; copy {builds.PROFILES} and change the copy")
+    for path in sorted(directory.glob("v*.toml")):
+        try:
+            load_profile(path)
+        except ProfileError as error:
+            parser.error(f"--profiles: {error}")
 
 
 def _run(options: argparse.Namespace, kind: Kind) -> int:
@@ -158,7 +175,10 @@ def _submit(stack: Stack, kind: Kind, profiles: Path, seed: int) -> str:
             "seed": seed,
         }
         request_id: str = _post(client, "/requests", asked)["id"]
-    print(f"Submitted {request_id}: {kind.base} against {kind.head}, {4 * kind.blocks} launches, A B B A", flush=True)
+    print(
+        f"Submitted {request_id}: {kind.base} against {kind.head}, {4 * kind.blocks} launches, A B B A and B A A B",
+        flush=True,
+    )
     return request_id
 
 
@@ -173,7 +193,7 @@ def _conclude(finding: dict[str, Any], layout: Layout) -> None:
     print(f"\n{finding['sentence']}")
     if "truth" in finding:
         low, high = finding["interval"] or (float("nan"), float("nan"))
-        held = "inside" if low <= finding["truth"] <= high else "OUTSIDE"
+        held = "inside" if low <= finding["truth"] <= high else "outside (a 95 % interval misses 1 time in 20)"
         print(f"The engines' own step logs say {finding['truth']:.4f}: {held} the interval.")
     print(
         f"{len(finding['launch_ids'])} launches in {finding['seconds'] / 60:.1f} minutes; written to {layout.finding}"

@@ -68,7 +68,11 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
 
+    begins_at: int = 0
+    """Where in the log this life of the process begins."""
+
     def start(self) -> None:
+        self.begins_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
@@ -101,6 +105,12 @@ class Child:
                     self.process.wait(wait_s)
         self.process = None
 
+    def says(self, words: str) -> bool:
+        """Whether this life of the process has written these words to its log."""
+        with self.log.open("rb") as log:
+            log.seek(self.begins_at)
+            return words.encode() in log.read()
+
     def tail(self, lines: int = 15) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
@@ -125,6 +135,7 @@ class Stack:
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C must not leave half of them running
         for child in reversed(self.children):  # the runner first: it gives its work back to the controller
             child.stop()
 
@@ -167,7 +178,13 @@ class Stack:
 
     def watch(self, command: list[str]) -> int:
         """Run a ``backslide`` client command to its end, keeping controller and runner alive meanwhile."""
-        with subprocess.Popen([sys.executable, "-m", "service.cli", *command], env=self.client_env()) as process:
+        # In a session of its own: at Ctrl-C the demo ends it, and it has nothing to say about that.
+        with subprocess.Popen(
+            [sys.executable, "-m", "service.cli", *command],
+            env=self.client_env(),
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        ) as process:
             try:
                 while True:
                     try:
@@ -175,7 +192,7 @@ class Stack:
                     except subprocess.TimeoutExpired:
                         self.check()
             except BaseException:
-                process.terminate()
+                process.kill()
                 raise
 
     def check(self) -> None:
@@ -225,11 +242,8 @@ class Stack:
             assert controller.process is not None
             if controller.process.poll() is not None:
                 raise DemoError(f"The controller did not start:\n{controller.tail()}")
-            try:
-                if httpx.get(f"{self.layout.url}/api/v1/health", timeout=2, trust_env=False).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
+            if controller.says(f"is ready at {self.layout.url}"):  # its own word: another one may have the port
+                return
             time.sleep(0.1)
         raise DemoError(f"The controller did not answer within {START_LIMIT_S} s:\n{controller.tail()}")
 

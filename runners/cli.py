@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from runners import AGENT_VERSION
 from runners.agent import Agent
@@ -173,13 +174,28 @@ def _described(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _explained(error: ValidationError | SettingsError) -> str:
+    """Say which setting or option makes no sense, and what was found there."""
+    if isinstance(error, SettingsError):
+        return f"{error}; lists are JSON, such as BACKSLIDE_RUNNER_HARDWARE='[\"simulated\"]'"
+    prefix = "BACKSLIDE_RUNNER_" if error.title == RunnerSettings.__name__ else ""
+    lines = []
+    for entry in error.errors():
+        name = "_".join(str(part) for part in entry["loc"])
+        lines.append(f"{prefix}{name.upper() if prefix else name}: {entry['msg'].lower()}, got {entry['input']!r:.80}")
+    return "; ".join(lines)
+
+
 @contextmanager
 def _reported() -> Iterator[None]:
     """Turn what can go wrong into a line for people and an exit status."""
     try:
         yield
-    except (StateError, ValidationError) as error:
+    except StateError as error:
         print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    except (ValidationError, SettingsError) as error:
+        print(f"error: {_explained(error)}", file=sys.stderr)
         raise typer.Exit(2) from error
     except Unreachable as error:
         print(f"error: {error.message}; is the controller running ('backslide serve')?", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -38,6 +39,10 @@ DEATH_S = 5.0
 PORTS_TRIED = 3
 
 Load = Callable[[LoadPlan, Callable[[LoadProgress], None]], Awaitable[LoadResult]]
+
+
+def _is_out_of_room(log: str) -> bool:
+    return os.strerror(errno.ENOSPC) in log or os.strerror(errno.EDQUOT) in log
 
 
 @dataclass(frozen=True)
@@ -228,7 +233,9 @@ class Measurement:
         text = failure.message if status is None else f"{failure.message} (exit status {status})"
         if tail := server.tail():
             text = f"{text[:1500]}; its log ends:\n{tail[-2000:]}"
-        return StepFailed(failure.failure_class, failure.step, text)
+        # A server that died for want of room is no fault of its build.
+        failure_class = FailureClass.DISK_FULL if _is_out_of_room(tail) else failure.failure_class
+        return StepFailed(failure_class, failure.step, text)
 
     async def _exit_status(self, server: ServerProcess) -> int | None:
         """Return the exit status of a server that has ended, or ends in this moment; None when it lives."""

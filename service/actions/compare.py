@@ -70,6 +70,8 @@ def compare_builds(
             )
         return _of_request(ctx, request, name)
     pair = _chosen(_pairs(ctx, base, head, cell, recipe, workload))
+    if pair.base.id == pair.head.id:
+        raise InvalidInput(f"base and head are the same build ({pair.base.name}): there is nothing to compare.")
     if pair.shared:
         return _view(pair, [evidence.summary_of(launch) for launch in pair.shared], name)
     return _view(pair, [_only_cell(pair)], name)
@@ -135,10 +137,8 @@ def _view(pair: _Pair, cells: Sequence[CellSummary], metric: str) -> ComparisonV
 
 
 def _names(pair: _Pair) -> tuple[str, str]:
-    """A build that is compared with another of its name, or with itself, is told apart by more than the name."""
+    """A build that is compared with another of its name is told apart by more than the name."""
     base, head = pair.base, pair.head
-    if base.id == head.id:
-        return f"{base.name} (outer)", f"{head.name} (inner)"
     if base.name == head.name:
         return f"{base.name} ({base.id})", f"{head.name} ({head.id})"
     return base.name, head.name

@@ -19,10 +19,7 @@ _MAX_DIFFERENCES = 20
 
 
 def compared(launches: Iterable[LaunchView], base: BuildView, head: BuildView, metric: str) -> list[ComparedLaunch]:
-    """Return the launches of both builds, oldest first, each with its side and whether it counts for ``metric``.
-
-    A build may be compared with itself: then the inner two launches of every block (A B B A) are the head's.
-    """
+    """Return the launches of both builds, oldest first, each with its side and whether it counts for ``metric``."""
     found = []
     for launch in sorted(launches, key=lambda one: (one.created_at, one.id)):
         side = _side(launch, base, head)
@@ -165,8 +162,6 @@ def _unusable_because(launch: LaunchView, metric: str) -> str:
 
 
 def _side(launch: LaunchView, base: BuildView, head: BuildView) -> Side | None:
-    if base.id == head.id == launch.build.id:
-        return Side.HEAD if launch.position in (1, 2) else Side.BASE
     return {base.id: Side.BASE, head.id: Side.HEAD}.get(launch.build.id)
 
 

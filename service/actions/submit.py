@@ -20,8 +20,9 @@ from service.store import catalog, events, guards, requests
 from service.store.engine import Session
 from service.store.tables import CellRow, Job, RequestRow
 
-SIDES = ("base", "head", "head", "base")
-"""One block on one slot: what drifts linearly in time cancels out."""
+SIDES = (("base", "head", "head", "base"), ("head", "base", "base", "head"))
+"""The order in even and in odd blocks. Within a block what drifts linearly in time cancels out; between two blocks that
+run side by side on one machine, what disturbs both at once hits one build in the one and the other in the other."""
 
 
 def submit_comparison(
@@ -49,8 +50,9 @@ def submit_comparison(
         ruler_version=RULER_VERSION,
     )
     asked = canonical.digest(request.model_dump(mode="json"))
+    request_id = new_id("req")
     row = RequestRow(
-        id=new_id("req"),
+        id=request_id,
         kind=request.kind,
         state=RequestState.OPEN,
         submitter=caller.name,
@@ -62,6 +64,7 @@ def submit_comparison(
             "recipe": recipe.name,
             "workload": workload.name,
             "metric": metric,
+            "seed": _fresh_seed(request_id) if request.seed is None else request.seed,
             "asked": asked,
         },
         idempotency_key=None if idempotency_key is None else f"{caller.name}:{idempotency_key}",
@@ -98,6 +101,11 @@ def job_seed(seed: int, block: int, position: int) -> int:
     return int.from_bytes(found[:4], "big") >> 1
 
 
+def _fresh_seed(request_id: str) -> int:
+    """Launches of two requests must not share their noise: they would count as more evidence than they are."""
+    return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:4], "big") >> 1
+
+
 def _jobs(row: RequestRow, cell: Cell, builds: dict[str, BuildView]) -> list[Job]:
     return [
         Job(
@@ -115,7 +123,7 @@ def _jobs(row: RequestRow, cell: Cell, builds: dict[str, BuildView]) -> list[Job
             created_at=row.created_at,
         )
         for block in range(row.body["blocks"])
-        for position, side in enumerate(SIDES)
+        for position, side in enumerate(SIDES[block % 2])
     ]
 
 

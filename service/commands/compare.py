@@ -22,7 +22,7 @@ def compare(
     measure: Annotated[bool, typer.Option("--measure", help="Submit a request for it first.")] = False,
     blocks: requests.Blocks = 2,
     hardware: requests.Hardware = None,
-    seed: requests.Seed = 0,
+    seed: requests.Seed = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="With --measure: follow it and show the result.")
     ] = True,

@@ -18,7 +18,10 @@ Workload = Annotated[str | None, typer.Option(help="Name or id; may be left out 
 Hardware = Annotated[str | None, typer.Option(help="Class of machine; the recipe's if left out.")]
 Blocks = Annotated[int, typer.Option(min=1, max=50, help="One block is four launches: base, head, head, base.")]
 Metric = Annotated[str | None, typer.Option(help="What the verdict is about; GET /api/v1/metrics names them.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seeds the noise of simulated builds, nothing else.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Seeds the noise of simulated builds; left out, a request draws its own."),
+]
 _COLUMNS = ("id", "state", "base", "head", "recipe", "workload", "metric", "launches>", "by", "created")
 
 
@@ -32,7 +35,7 @@ def submit(
     hardware: Hardware = None,
     blocks: Blocks = 2,
     metric: Metric = None,
-    seed: Seed = 0,
+    seed: Seed = None,
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key: the same request.")] = None,
     as_json: AsJson = False,
@@ -47,6 +50,8 @@ def submit(
         print_line(
             f"{len(request['jobs'])} launches are wanted; 'backslide requests watch {request['id']}' follows them."
         )
+        if waits := watching.why_it_waits(client_of(ctx), request):
+            print_line(waits)
 
 
 @app.command("list")
@@ -80,6 +85,9 @@ def show(ctx: typer.Context, request_id: Id, as_json: AsJson = False) -> None:
 def watch_request(ctx: typer.Context, request_id: Id, as_json: AsJson = False) -> None:
     """Follow a request live until it ends; Ctrl-C leaves it running. With --json: wait, then print it."""
     client = client_of(ctx)
+    request = client.get(f"requests/{request_id}")
+    if not as_json and request["state"] == "open" and (waits := watching.why_it_waits(client, request)):
+        print_line(waits)
     ended = follow(client, request_id, quiet=as_json)
     if as_json:
         print_json(ended)

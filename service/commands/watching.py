@@ -127,6 +127,16 @@ def _lines(watch: Watch, say: Callable[[str], None]) -> Iterator[Callable[[], No
     yield changed
 
 
+def why_it_waits(client: Client, request: dict[str, Any]) -> str | None:
+    """Return why nothing of a request can run now: no runner that is online takes it; None if one does."""
+    runners = [one for one in client.get("runners") if one["state"] in ("online", "draining")]
+    hardware, kind = request["hardware"], request["build_kind"]
+    if any(hardware in one["hardware"] and kind in one["build_kinds"] for one in runners):
+        return None
+    offered = "; ".join(f"{one['name']}: {', '.join(one['hardware'])}" for one in runners) or "no runner is online"
+    return f"It waits: no runner that is online takes {kind} builds on hardware {hardware} ({offered})."
+
+
 def headline(request: dict[str, Any]) -> str:
     """Return what a request is about, in one line."""
     factor = request["time_compression"]

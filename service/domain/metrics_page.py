@@ -21,7 +21,8 @@ recompute`.
 3. A **launch** is one server start. Its value of a metric is exp(median of log) over its usable repetitions:
    valid or suspect ones, never invalid ones, and at least {MIN_REPETITIONS} of them. Repetitions of a launch
    share its fate, so they are one value.
-4. A **comparison** works on logs of launch values. In blocks of base, head, head, base on one slot the model is
+4. A **comparison** works on logs of launch values. In blocks of base, head, head, base on one slot (every second one
+   mirrored) the model is
    value = block + side + residual, fitted by least squares; the interval is Student's t with n − b − 1 degrees
    of freedom for n launches in b blocks. Launches without blocks are compared by Welch's t. A ratio and its
    interval are exp of that.

@@ -40,7 +40,7 @@ POLICIES: Mapping[FailureClass, Policy] = MappingProxyType(
     {
         FailureClass.SPEC_INVALID: Policy(0),
         FailureClass.IMAGE_PULL: Policy(3, 10.0),
-        FailureClass.DISK_FULL: Policy(1, 60.0),
+        FailureClass.DISK_FULL: Policy(5, 30.0),
         FailureClass.SERVER_START: Policy(1),
         FailureClass.SERVER_CRASH: Policy(1),
         FailureClass.TIMEOUT_STEP: Policy(1),

@@ -96,7 +96,7 @@ def test_a_runner_that_is_not_enrolled_is_told_how(command: Command, name: str) 
 def test_bad_settings_are_said_by_name(command: Command) -> None:
     done = command("run", BACKSLIDE_RUNNER_STALL_S="-1")
     assert done.returncode == 2
-    assert "stall_s" in done.stderr
+    assert "STALL_S" in done.stderr
 
 
 def test_one_state_directory_serves_one_runner(
@@ -148,3 +148,16 @@ def test_the_runner_loads_neither_the_web_framework_nor_the_database_nor_the_cat
         check=True,
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("BACKSLIDE_RUNNER_HARDWARE", "simulated"), ("BACKSLIDE_RUNNER_SLOTS", "foo")]
+)
+def test_a_setting_that_makes_no_sense_is_named_in_one_line(tmp_path: Path, name: str, value: str) -> None:
+    environment = {**os.environ, "BACKSLIDE_RUNNER_STATE_DIR": str(tmp_path), name: value}
+    command = [sys.executable, "-m", "runners.cli", "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert name.removeprefix("BACKSLIDE_RUNNER_").lower() in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+    assert "errors.pydantic.dev" not in done.stderr

@@ -155,7 +155,7 @@ def test_an_invalid_launch_is_listed_with_its_reason_and_not_used(lab: Lab) -> N
     asked = lab.request(base, head, [four(5.0, 7.3), four(5.0, 7.3)], invalid=[(1, 2)])
     view = compare_request(lab.ctx, asked.id)
     unused = [one for one in view.launches if not one.used]
-    assert [(one.launch.block, one.launch.position, one.unused_because) for one in unused] == [(1, 2, "invalid")]
+    assert [(one.launch.block, one.launch.position, one.unused_because) for one in unused] == [(1, 3, "invalid")]
     assert view.rows[0].head.launches == 3
 
 

@@ -7,7 +7,7 @@ from service.actions.comparison_views import MetricRow
 from service.actions.sentences import marks, percent
 from service.actions.views import LaunchView
 from service.contract.builds import BuildKind
-from service.domain.compare import Method, Side, Verdict
+from service.domain.compare import Method, Verdict
 from tests.measured import blocks, build, cell, launch
 
 BASE, HEAD = build("v0.18.0"), build("v0.19.1")
@@ -140,11 +140,6 @@ def test_a_block_that_moved_to_another_slot_is_two_blocks() -> None:
     ]
     row = row_of(moved)
     assert row.verdict is Verdict.SAME
-
-
-def test_a_build_can_be_compared_with_itself_by_its_place_in_the_block() -> None:
-    found = evidence.compared(blocks(BASE, BASE, [[{TPOT: 5.0}] * 4]), BASE, BASE, TPOT)
-    assert [one.side for one in found] == [Side.BASE, Side.HEAD, Side.HEAD, Side.BASE]
 
 
 def test_the_asked_metric_comes_first_and_counts_are_not_compared() -> None:

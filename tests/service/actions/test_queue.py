@@ -27,9 +27,7 @@ def renew(workshop: Workshop, leased: Lease, state: AttemptState = AttemptState.
     return attempts.renew(workshop.ctx, leased.attempt_id, said).directive
 
 
-def test_a_request_of_two_blocks_is_measured_base_head_head_base_and_ends_done(
-    workshop: Workshop, runner: RunnerLife
-) -> None:
+def test_every_second_block_is_mirrored_and_the_request_ends_done(workshop: Workshop, runner: RunnerLife) -> None:
     asked = workshop.submit(blocks=2)
     served: dict[int, list[str]] = {0: [], 1: []}
     for _ in range(4):
@@ -37,7 +35,8 @@ def test_a_request_of_two_blocks_is_measured_base_head_head_base_and_ends_done(
             leased = workshop.work(runner, slot)
             served[slot].append(leased.build.name)
             assert workshop.finish(leased).accepted
-    assert served == {slot: ["v0.18.0", "v0.19.1", "v0.19.1", "v0.18.0"] for slot in (0, 1)}
+    base, head = "v0.18.0", "v0.19.1"
+    assert served == {0: [base, head, head, base], 1: [head, base, base, head]}
     assert workshop.lease(runner) is None
     view = requests.get_request(workshop.ctx, asked.id)
     assert (view.state, view.launches_done, view.launches_wanted) == (RequestState.DONE, 8, 8)
@@ -46,6 +45,13 @@ def test_a_request_of_two_blocks_is_measured_base_head_head_base_and_ends_done(
     for block in (0, 1):
         assert len({job.slot_id for job in view.jobs if job.block == block}) == 1
     assert len({job.seed for job in view.jobs}) == 8
+
+
+def test_two_requests_do_not_share_their_noise_unless_a_seed_says_so(workshop: Workshop) -> None:
+    asked = [workshop.submit(), workshop.submit(), workshop.submit(seed=7), workshop.submit(seed=7)]
+    seeds = [{job.seed for job in request.jobs} for request in asked]
+    assert not seeds[0] & seeds[1]
+    assert seeds[2] == seeds[3]
 
 
 def test_a_block_stays_on_the_slot_that_began_it(workshop: Workshop, runner: RunnerLife) -> None:

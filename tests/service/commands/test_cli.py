@@ -260,3 +260,12 @@ def test_a_client_command_loads_neither_database_nor_numerics() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_S)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_request_that_no_runner_can_serve_says_so(catalog: Path, shell: Shell) -> None:
+    said = shell("requests", "submit", "v0.18.0", "v0.19.1", "--hardware", "mi350x")
+    assert "no runner that is online takes simulated builds on hardware mi350x (no runner is online)" in said
+
+
+def test_a_request_that_a_runner_can_serve_is_not_said_to_wait(measured: dict[str, Any], shell: Shell) -> None:
+    assert "It waits" not in shell("requests", "submit", "v0.18.0", "v0.19.1")

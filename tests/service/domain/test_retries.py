@@ -24,7 +24,7 @@ def run(failure: FailureClass) -> list[float]:
     [
         (FailureClass.SPEC_INVALID, []),
         (FailureClass.IMAGE_PULL, [10, 20, 40]),
-        (FailureClass.DISK_FULL, [60]),
+        (FailureClass.DISK_FULL, [30, 60, 120, 240, 480]),
         (FailureClass.SERVER_START, [0]),
         (FailureClass.SERVER_CRASH, [0]),
         (FailureClass.TIMEOUT_STEP, [0]),
