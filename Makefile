@@ -5,12 +5,16 @@ PYTEST_ARGS ?=
 VENV := .venv
 DEV := .venv-dev
 BASE := requirements/build.txt requirements/base.txt
+EVAL := requirements/eval.txt
 CHECKED := service runners images migrations demo tests benchmarks
 
-.PHONY: demo demo-vllm test lint environment dev-environment lock wheel-sets ruler-keep ruler-grow docs bench-seeds clean
+.PHONY: demo demo-compare demo-vllm test lint environment dev-environment lock wheel-sets ruler-keep ruler-grow docs bench-seeds clean
 
 demo: environment
 	@$(VENV)/bin/python -m demo simulated $(DEMO_ARGS)
+
+demo-compare: environment
+	@$(VENV)/bin/python -m demo compare $(DEMO_ARGS)
 
 demo-vllm: environment
 	@$(VENV)/bin/python -m demo vllm $(DEMO_ARGS)
@@ -28,16 +32,17 @@ bench-seeds: environment
 	$(VENV)/bin/python -m benchmarks.demo_seeds
 
 environment:
-	@PYTHON=$(PYTHON) scripts/make_environment.sh $(VENV) $(BASE)
+	@PYTHON=$(PYTHON) scripts/make_environment.sh $(VENV) $(BASE) $(EVAL)
 
 dev-environment:
-	@PYTHON=$(PYTHON) scripts/make_environment.sh $(DEV) requirements/build.txt requirements/dev.txt
+	@PYTHON=$(PYTHON) scripts/make_environment.sh $(DEV) requirements/build.txt requirements/dev.txt $(EVAL)
 
 # What follows is for maintainers; it needs uv.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 lock:
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) -c requirements/base.txt --group dev pyproject.toml -o requirements/dev.txt
+	$(COMPILE) -c requirements/dev.txt --extra eval pyproject.toml -o requirements/eval.txt
 	$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 VERSIONS ?= 0.18.0 0.24.0
@@ -52,4 +57,4 @@ docs: dev-environment
 	$(DEV)/bin/python -m service.domain.metrics_page > docs/metrics.md
 
 clean:
-	rm -rf $(VENV) $(DEV) .demo .demo-vllm dist
+	rm -rf $(VENV) $(DEV) .demo .demo-compare .demo-vllm dist

@@ -1,4 +1,5 @@
-"""``make bench-seeds``: the demo with ten seeds. Is the verdict right, and does the interval hold the truth?
+"""``make bench-seeds``: the demo's bisect with ten seeds. Is the pair right, how wide is the interval, and does it hold
+the truth?
 
 Prints a table, writes benchmarks/out/demo_seeds.json, exits 1 when a figure is missing.
 """
@@ -11,7 +12,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-COLUMNS = ("seed", "verdict", "ratio", "low", "high", "width", "truth", "inside", "launches", "seconds")
+COLUMNS = (
+    "seed",
+    "answer",
+    "last_good",
+    "first_bad",
+    "ratio",
+    "low",
+    "high",
+    "width",
+    "truth",
+    "inside",
+    "launches",
+    "slot_minutes",
+    "seconds",
+)
 OUT = Path(__file__).parent / "out"
 
 
@@ -23,16 +38,27 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8401)
     options = parser.parse_args()
     OUT.mkdir(exist_ok=True)
-    rows = []
-    print("  ".join(f"{column:>8}" for column in COLUMNS))
+    rows: list[dict[str, Any]] = []
+    print("  ".join(f"{column:>12}" for column in COLUMNS))
     for seed in range(options.first, options.first + options.seeds):
         rows.append(_measure(seed, options.port))
-        print("  ".join(f"{_text(rows[-1].get(column)):>8}" for column in COLUMNS), flush=True)
+        print("  ".join(f"{_text(rows[-1].get(column)):>12}" for column in COLUMNS), flush=True)
     (OUT / "demo_seeds.json").write_text(json.dumps(rows, indent=2) + "\n")
+    _summarise(rows)
+    return int(any(row.get(column) is None for row in rows for column in COLUMNS))
+
+
+def _summarise(rows: list[dict[str, Any]]) -> None:
+    pairs = {(row.get("answer"), row.get("last_good"), row.get("first_bad")) for row in rows}
+    for answer, good, bad in sorted(pairs, key=str):
+        count = sum(
+            (row.get("answer"), row.get("last_good"), row.get("first_bad")) == (answer, good, bad) for row in rows
+        )
+        print(f"{answer}, {good} → {bad}: {count} of {len(rows)}")
     inside = sum(bool(row.get("inside")) for row in rows)
     widest = max((row.get("width") or float("inf")) for row in rows)
-    print(f"truth inside the interval: {inside} of {len(rows)}; widest interval {widest:.3f}")
-    return int(any(row.get(column) is None for row in rows for column in COLUMNS))
+    slowest = max(row.get("seconds") or float("inf") for row in rows)
+    print(f"truth inside the interval: {inside} of {len(rows)}; widest {widest:.3f}; slowest {slowest:.0f} s")
 
 
 def _measure(seed: int, port: int) -> dict[str, Any]:
@@ -42,18 +68,18 @@ def _measure(seed: int, port: int) -> dict[str, Any]:
     with (OUT / "demo_seeds.log").open("ab") as log:
         status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
     if status:
-        return {"seed": seed, "verdict": f"exit {status}"}
+        return {"seed": seed, "answer": f"exit {status}"}
     finding = json.loads((folder / "finding.json").read_text())
     low, high = finding["interval"] or (None, None)
+    truth = finding.get("truth")
     return {
         "seed": seed,
-        "verdict": finding["verdict"],
-        "ratio": finding["ratio"],
+        **{name: finding[name] for name in ("answer", "last_good", "first_bad", "ratio", "slot_minutes")},
         "low": low,
         "high": high,
         "width": None if low is None else high - low,
-        "truth": finding.get("truth"),
-        "inside": None if low is None else low <= finding["truth"] <= high,
+        "truth": truth,
+        "inside": None if low is None or truth is None else low <= truth <= high,
         "launches": len(finding["launch_ids"]),
         "seconds": time.monotonic() - began,
     }

@@ -55,6 +55,10 @@ class Layout:
     def finding(self) -> Path:
         return self.root / "finding.json"
 
+    @property
+    def report(self) -> Path:
+        return self.root / "report.md"
+
 
 @dataclass
 class Child:

@@ -98,7 +98,7 @@ class Attempt:
             return
         build, lease = self.lease.build, self.lease
         self._log.say(f"{build.name} ({build.kind}) in slot {lease.slot}, attempt {lease.number} of {lease.job_id}")
-        measurement = Measurement(lease, self._equipment, self._entry.folder, self._steps, self._detail, self._progress)
+        measurement = self._measurement
         try:
             body: Completed | Failed = Completed(launch=await measurement.make())
             artifacts = await measurement.artifacts()

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from runners import AGENT_VERSION
 from runners.agent import Agent
 from runners.clock import SystemClock
 from runners.controller import Controller, Unreachable
+from runners.evaluate.questions import EvaluationError, find_questions
 from runners.identity import RunnerIdentity, StateError, is_locked, load_identity, locked, save_identity
 from runners.journal import Journal
 from runners.load.client import run_load
@@ -73,12 +75,17 @@ def enrol(
 
 
 @app.command()
-def run() -> None:
+def run(
+    gsm8k: Annotated[
+        Path | None, typer.Option(help="Questions in gsm8k's format (JSON lines): what builds are asked.")
+    ] = None,
+    gsm8k_shots: Annotated[Path | None, typer.Option(help="Five more of them or more, as examples.")] = None,
+) -> None:
     """Work until SIGTERM or SIGINT: once to finish what runs, twice to give it back at once."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with _reported():
-        settings = _absolute(RunnerSettings())
+        settings = _absolute(_with_questions(RunnerSettings(), gsm8k, gsm8k_shots))
         identity = load_identity(settings.state_dir)
         with locked(settings.state_dir):
             status = asyncio.run(_work(settings, identity))
@@ -129,10 +136,29 @@ async def _work(settings: RunnerSettings, identity: RunnerIdentity) -> int:
     return await Agent(settings, identity, SystemClock(), run_load).run()
 
 
+def _with_questions(settings: RunnerSettings, questions: Path | None, shots: Path | None) -> RunnerSettings:
+    """Raises StateError for files that can't be used: better now than after a launch was measured."""
+    given = {name: path for name, path in (("gsm8k", questions), ("gsm8k_shots", shots)) if path is not None}
+    settings = settings.model_copy(update=given)
+    try:
+        if settings.gsm8k is not None or settings.gsm8k_shots is not None:
+            if settings.gsm8k is None:
+                raise EvaluationError("examples without questions: give the file of the questions with --gsm8k")
+            find_questions(settings, is_simulated=False)
+    except EvaluationError as error:
+        raise StateError(error.message) from error
+    return settings
+
+
 def _absolute(settings: RunnerSettings) -> RunnerSettings:
     """Return the settings with absolute folders: servers run in folders of their own."""
     folders = ("state_dir", "cache_dir", "profiles_dir", "wheel_sets_dir", "models_dir")
-    return settings.model_copy(update={name: getattr(settings, name).expanduser().resolve() for name in folders})
+    paths = {name: getattr(settings, name).expanduser().resolve() for name in folders}
+    files = ("gsm8k", "gsm8k_shots")
+    paths |= {name: path.expanduser().resolve() for name in files if (path := getattr(settings, name)) is not None}
+    if settings.lm_eval_python is not None:  # not resolved: the link is what makes it a virtual environment
+        paths["lm_eval_python"] = settings.lm_eval_python.expanduser().absolute()
+    return settings.model_copy(update=paths)
 
 
 def _status(settings: RunnerSettings) -> dict[str, Any]:

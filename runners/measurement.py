@@ -1,4 +1,4 @@
-"""One launch in the making: prepare → start → identify → load → stop, and what it yields."""
+"""One launch in the making: prepare → start → identify → load → evaluate → stop, and what it yields."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from runners import steps
+from runners.evaluate import examination
+from runners.evaluate.examination import Examination, Examinee
+from runners.evaluate.questions import find_questions, simulated_answers
 from runners.journal import Journal
 from runners.launch import readiness, simulated, wheel_server
 from runners.launch.launchable import Launchable, LaunchError
@@ -25,9 +28,9 @@ from runners.spool import describe
 from runners.steps import StepFailed, StepRunner
 from service.contract.builds import SimulatedSource
 from service.contract.clock import Clock
-from service.contract.failures import FailureClass
-from service.contract.lease import Lease
-from service.contract.upload import ArtifactRef, Identity, LaunchReport
+from service.contract.failures import Failure, FailureClass
+from service.contract.lease import EvaluationOrder, Lease
+from service.contract.upload import ArtifactRef, Identity, LaunchReport, Scored, Unscored
 
 T = TypeVar("T")
 SERVER_LOG = "server.log"
@@ -92,11 +95,13 @@ class Measurement:
         try:
             started = await self._serve(launchable)
             result = await self.runner.run(steps.LOAD, self._load(started, prompt_file.path))
+            evaluation = await self._evaluate(started)
         except StepFailed as failure:
             raise await self._told(failure) from failure
         finally:
             await self._stop()
-        return await asyncio.to_thread(self._report, started, result, prompt_file.sha256)
+        report = await asyncio.to_thread(self._report, started, result, prompt_file.sha256)
+        return report.model_copy(update={"evaluation": evaluation})
 
     async def artifacts(self) -> list[ArtifactRef]:
         """Return every file worth keeping that is there: raw logs of what is finished, server log, step log."""
@@ -118,7 +123,8 @@ class Measurement:
     def _launchable(self) -> Launchable:
         source, equipment = self.lease.build.source, self.equipment
         if isinstance(source, SimulatedSource):
-            return simulated.prepare(self.lease, source, equipment.settings.profiles_dir, self.folder)
+            answers = simulated_answers(equipment.settings)
+            return simulated.prepare(self.lease, source, equipment.settings.profiles_dir, self.folder, answers)
         return wheel_server.prepare(
             self.lease, source, equipment.settings, equipment.clock, self.on_detail, self._abandoned
         )
@@ -216,6 +222,48 @@ class Measurement:
             await steps.end(load)
             await steps.end(ended)
 
+    async def _evaluate(self, started: _Started) -> Scored | Unscored | None:
+        """Ask the server, if that is wanted. Whatever goes wrong costs the score, never the launch."""
+        if self.lease.evaluation is None:
+            return None
+        try:
+            return await self.runner.run(steps.EVALUATE, self._examine(started, self.lease.evaluation))
+        except StepFailed as failed:
+            self.on_detail(f"no score: {failed.message}")
+            failure = Failure(failure_class=failed.failure_class, step=failed.step, message=failed.message[:4000])
+            return Unscored(failure=failure)
+
+    async def _examine(self, started: _Started, order: EvaluationOrder) -> Scored:
+        equipment = self.equipment
+        is_simulated = isinstance(self.lease.build.source, SimulatedSource)
+        questions = await asyncio.to_thread(find_questions, equipment.settings, is_simulated=is_simulated)
+        examination = Examination(
+            Examinee(started.port, started.nonce, self.lease.attempt_id, equipment.runner_id),
+            order,
+            questions,
+            self.folder,
+            equipment.settings,
+            equipment.clock,
+            self._examining,
+            lambda done, of: self.on_detail(f"{done} of {of} questions"),
+        )
+        equipment.journal.starting(self.lease.attempt_id)
+        asking = asyncio.ensure_future(examination.run())
+        ended = asyncio.ensure_future(started.server.ended())
+        try:
+            await asyncio.wait({asking, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise StepFailed(FailureClass.SERVER_CRASH, steps.EVALUATE.name, "the server died while it was asked")
+            return await asking
+        finally:
+            await steps.end(asking)
+            await steps.end(ended)
+
+    def _examining(self, process: ServerProcess) -> None:
+        self.servers.append(process)
+        session = process.session
+        self.equipment.journal.spawned(self.lease.attempt_id, session.leader, session.machine_boot_id)
+
     async def _stop(self) -> None:
         """End the server. Raises StepFailed when something of it is left."""
         started, self.started = self.started, None
@@ -283,9 +331,8 @@ class Measurement:
             pass  # the load did not get so far
         if (self.folder / SERVER_LOG).exists():
             found.append(describe(SERVER_LOG, self._capped_log()))
-        if (self.folder / simulated.STEP_LOG).exists():
-            found.append(describe(simulated.STEP_LOG, self.folder / simulated.STEP_LOG))
-        return found
+        others = (simulated.STEP_LOG, *examination.ARTIFACTS)
+        return found + [describe(name, self.folder / name) for name in others if (self.folder / name).exists()]
 
     def _capped_log(self) -> Path:
         """Return the server's log, its middle cut out if it is larger than a controller must take."""

@@ -1,6 +1,7 @@
 """The runner's settings: one frozen object, read once from BACKSLIDE_RUNNER_* variables, passed in everywhere."""
 
 import importlib.resources
+import os
 from pathlib import Path
 
 from pydantic import Field
@@ -46,6 +47,19 @@ class RunnerSettings(BaseSettings):
     """From SIGINT to SIGKILL."""
     retry_cap_s: float = Field(default=30, gt=0)
     """The longest pause between two tries to reach the controller."""
+    gsm8k: Path | None = None
+    """Questions in gsm8k's format (JSON lines); without them, those of simulated builds or of the dataset cache."""
+    gsm8k_shots: Path | None = None
+    """At least five more, as examples."""
+    dataset_cache: Path = Field(default_factory=lambda: Path(os.environ.get("HF_HOME") or "~/.cache/huggingface"))
+    gsm8k_concurrency: int = Field(default=32, ge=1, le=4096)
+    gsm8k_max_gen_toks: int = Field(default=2048, ge=1)
+    gsm8k_tries: int = Field(default=1, ge=1, le=100)
+    """How often a request is sent. With one, a request that fails makes the score undefined, which is what it is: a
+    server that answers some requests at the second try is not healthy, and a score would hide it."""
+    evaluate_limit_s: float = Field(default=3600, gt=0)
+    lm_eval_python: Path | None = None
+    """The Python that has lm-eval, if not the runner's own."""
     keep_lost_s: float = Field(default=7 * 24 * 3600, ge=0)
     """How long the files of an attempt that nobody wants any more are kept."""
 

@@ -33,8 +33,9 @@ PREPARE = Step("prepare", AttemptState.PREPARING, lambda _, s: s.prepare_limit_s
 START = Step("start", AttemptState.SERVING, lambda _, s: 60, FailureClass.SERVER_START)
 IDENTIFY = Step("identify", AttemptState.SERVING, lambda x, _: x.recipe.ready_timeout_s, FailureClass.TIMEOUT_STEP)
 LOAD = Step("load", AttemptState.WARMING, lambda _, s: s.load_limit_s + 60, FailureClass.TIMEOUT_STEP)
+EVALUATE = Step("evaluate", AttemptState.EVALUATING, lambda _, s: s.evaluate_limit_s, FailureClass.TIMEOUT_STEP)
 STOP = Step("stop", AttemptState.SERVING, lambda _, s: s.stop_grace_s + 120, FailureClass.INTERNAL)
-STEPS = (PREPARE, START, IDENTIFY, LOAD, STOP)
+STEPS = (PREPARE, START, IDENTIFY, LOAD, EVALUATE, STOP)
 """In this order; an attempt's state never goes back, so ``stop`` keeps the one that was reached.
 
 What follows, the upload, ends with the controller's answer and has no limit.

@@ -23,11 +23,12 @@ wanted=$(cat pyproject.toml "$@" | sha256sum)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
     exit 0
 fi
-echo "Making the environment $dir (about half a minute) ..."
+echo "Making the environment $dir (about a minute) ..."
 rm -rf "$dir"
 "$python" -m venv "$dir"
 for file in "$@"; do
-    "$dir/bin/pip" install -qq --disable-pip-version-check --require-hashes -r "$file"
+    # Each file is complete. pip's own look at dependencies would refuse those with extras: they are pinned without.
+    "$dir/bin/pip" install -qq --disable-pip-version-check --require-hashes --no-deps -r "$file"
 done
 "$dir/bin/pip" install -qq --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
 "$dir/bin/python" -c 'import service.contract, runners' # fails here rather than later when something did not install

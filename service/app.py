@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 
 from service import VERSION
 from service.actions.context import Context
-from service.api import agent, catalog, comparisons, launches, requests, runners, system
+from service.api import agent, bisects, catalog, comparisons, launches, requests, runners, system
 from service.api.boundary import Boundary
 from service.api.problems import document, from_http, from_validation, response_to
 from service.contract.errors import BackslideError, InvalidInput
-from service.loops import reaper
+from service.loops import rounds
 from service.settings import DEFAULT_SECRET, Settings
 from service.web.pages import mount_static, router_for
 from service.web.rendering import Pages, wants_page
 
 MIN_SECRET_CHARACTERS = 32
-_ROUTERS = (agent, catalog, requests, launches, comparisons, runners, system)
+_ROUTERS = (agent, catalog, requests, bisects, launches, comparisons, runners, system)
 
 
 def create_app(ctx: Context) -> FastAPI:
@@ -74,13 +74,16 @@ def check_secret(settings: Settings) -> None:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     stopping = asyncio.Event()
-    loop = asyncio.create_task(reaper.run(app.state.ctx, stopping), name="reaper")
+    ctx: Context = app.state.ctx
+    loops = [
+        asyncio.create_task(rounds.run(ctx, stopping, one), name=one.name) for one in rounds.all_rounds(ctx.settings)
+    ]
     try:
         yield
     finally:
         app.state.stopping.set()
         stopping.set()
-        await loop
+        await asyncio.gather(*loops)
 
 
 def _handle_errors(app: FastAPI) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from service import VERSION
-from service.commands import catalog, launches, requests, runners, tokens
+from service.commands import bisect, catalog, launches, requests, runners, tokens
 from service.commands.client import DEFAULT_URL, CommandFailed
 from service.commands.compare import compare
 from service.commands.doctor import doctor
@@ -45,6 +45,7 @@ def command_line() -> typer.Typer:
     for command in (serve, migrate, compare, recompute, doctor):
         app.command()(command)
     app.add_typer(tokens.app, name="token")
+    app.add_typer(bisect.app, name="bisect")
     app.add_typer(requests.app, name="requests")
     for group in catalog.GROUPS:
         app.add_typer(getattr(catalog, group), name=group)

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     heartbeat_s: float = Field(default=30, ge=0.2, le=3600)
     """How often a runner calls when idle; lost after six missed calls."""
     reap_every_s: float = Field(default=5, ge=0.05, le=3600)
+    plan_every_s: float = Field(default=0.5, ge=0.05, le=3600)
+    """How often bisects are looked at: a slot that waits for the next order waits for so long at most."""
     max_artifact_bytes: int = Field(default=256 * 2**20, ge=2**20)
     max_log_bytes: int = Field(default=64 * 2**20, ge=2**16)
 

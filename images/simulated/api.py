@@ -148,6 +148,7 @@ class Api:
             block_hashes=plan.block_hashes,
             finish_reason=plan.finish_reason,
             arrived_ns=arrived_ns,
+            right=plan.right,
         )
 
         def leave(unfinished: bool) -> None:

@@ -173,8 +173,8 @@ class Completion:
             b'"prompt_token_ids":null,"token_ids":%b}],"usage":%b}\n\n'
         ) % (
             self._head,
-            # Output is printable ASCII without quotes and backslashes (tokens.py), so it needs no escaping.
-            self._text(),
+            # Output is printable ASCII without quotes and backslashes (tokens.py), but for answers to questions.
+            self._text() if self._plan.plain else orjson.dumps(self._text().decode("ascii"))[1:-1],
             reason,
             stop_reason,
             ids,

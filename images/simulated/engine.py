@@ -185,6 +185,7 @@ class Engine:
         metrics.prefix_cache_hits = scheduler.prefix_hits
 
     def _log_request(self, sequence: Sequence, finish_reason: str) -> None:
+        answered = {} if sequence.right is None else {"right": sequence.right}
         self._log.add(
             {
                 "kind": "request",
@@ -195,6 +196,7 @@ class Engine:
                 "finish_reason": finish_reason,
                 "first_emit_ns": sequence.first_emit_ns,
                 "last_emit_ns": sequence.last_emit_ns,
+                **answered,
             }
         )
 

@@ -68,7 +68,7 @@ class Profile:
 
     base_ms: the part of a step that does not depend on context; step_factor scales the whole step (0.88: 12 % less
     time a step); launch_sd and step_sd: standard deviations of the logarithm of the launch effect and of the noise of
-    a step; start_s: real seconds from start to ready, never compressed.
+    a step; start_s: real seconds from start to ready, never compressed; accuracy and flip_rate: answers.py.
     """
 
     version: str
@@ -85,6 +85,8 @@ class Profile:
     step_factor: float = 1.0
     kv_blocks: int = 524288
     vocabulary_size: int = 163840
+    accuracy: float = 0.92
+    flip_rate: float = 0.01
     start_failure: StartFailure | None = None
     faults: tuple[Fault, ...] = field(default=())
 
@@ -184,6 +186,8 @@ def read_profile(source: str, values: Mapping[str, object]) -> Profile:
         step_factor=table.number("step_factor", 0.01, 100, 1.0),
         kv_blocks=table.whole("kv_blocks", 1, 2**32, 524288),
         vocabulary_size=table.whole("vocabulary_size", 258, 2**31, 163840),
+        accuracy=table.number("accuracy", 0, 1, 0.92),
+        flip_rate=table.number("flip_rate", 0, 0.5, 0.01),
         start_failure=_start_failure(table),
         faults=_faults(table),
     )

@@ -6,24 +6,26 @@ temperature above 0, of the seed. Refusals have vLLM's shape, {"error": {message
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import orjson
 
-from images.simulated import tokens
+from images.simulated import answers, tokens
 
 _DEFAULT_MAX_TOKENS = 16  # vLLM's CompletionRequest.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the served model accepts; lengths in tokens."""
+    """What the served model accepts, lengths in tokens, and what it can answer: answers by question."""
 
     model: str
     max_model_len: int
     block_size: int
     vocabulary_size: int
+    skill: answers.Skill | None = None
+    answers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class Plan:
 
     `output` holds the byte tokens; `ends_with_eos` adds the end mark after them, a token without text. `text_length`
     is the length of the visible text (a stop string is cut off), `held_back` how many characters are kept until the end
-    because they could begin a stop string. `block_hashes` covers the full blocks of prompt and output.
+    because they could begin a stop string. `block_hashes` covers the full blocks of prompt and output. `right` says of
+    the answer to a known question whether it is; `plain` that the output needs no escaping in JSON.
     """
 
     stream: bool
@@ -47,6 +50,8 @@ class Plan:
     text_length: int
     held_back: int
     block_hashes: list[int]
+    right: bool | None = None
+    plain: bool = True
 
     @property
     def output_tokens(self) -> int:
@@ -133,7 +138,11 @@ def _plan(fields: Mapping[str, object], limits: Limits) -> Plan:
     ids = _prompt(fields, limits)
     max_tokens, min_tokens = _lengths(fields, len(ids), limits)
     key = tokens.prompt_key(ids) ^ _sampling(fields)
-    output, ends_with_eos, reason, stop_reason, text_length, held_back = _generate(fields, key, max_tokens, min_tokens)
+    answer = _answer(fields, limits)
+    said = answer.text.encode("ascii") if answer else b""
+    output, ends_with_eos, reason, stop_reason, text_length, held_back = _generate(
+        fields, key, said, max_tokens, min_tokens
+    )
     whole = np.concatenate([ids, np.frombuffer(output, dtype=np.uint8).astype(np.int64)])
     include_usage = stream and _flag(options or {}, "include_usage")
     return Plan(
@@ -149,7 +158,20 @@ def _plan(fields: Mapping[str, object], limits: Limits) -> Plan:
         text_length=text_length,
         held_back=held_back,
         block_hashes=tokens.hash_blocks(whole, limits.block_size),
+        right=answer.right if answer else None,
+        plain=answer is None,
     )
+
+
+def _answer(fields: Mapping[str, object], limits: Limits) -> answers.Answer | None:
+    """What is said to a question that is asked as gsm8k asks; None to any other prompt."""
+    prompt = fields.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
+        prompt = prompt[0]
+    if limits.skill is None or not limits.answers or not isinstance(prompt, str):
+        return None
+    question = answers.last_question(prompt)
+    return None if question is None else answers.answer_to(limits.skill, limits.answers, question)
 
 
 def _refuse_unsupported(fields: Mapping[str, object]) -> None:
@@ -235,12 +257,15 @@ def _sampling(fields: Mapping[str, object]) -> int:
 
 
 def _generate(
-    fields: Mapping[str, object], key: int, max_tokens: int, min_tokens: int
+    fields: Mapping[str, object], key: int, said: bytes, max_tokens: int, min_tokens: int
 ) -> tuple[bytes, bool, str, str | int | None, int, int]:
-    """Output bytes, whether the end mark follows, finish reason, stop reason, visible length, characters held back."""
+    """Output bytes, whether the end mark follows, finish reason, stop reason, visible length, characters held back.
+
+    What is `said`, if anything, comes first, and is all unless more must follow.
+    """
     stops = _stops(fields)
-    output = tokens.write_output(key, max_tokens)
-    natural = max(tokens.natural_length(key), min_tokens + 1)
+    output = (said + tokens.write_output(key, max(0, max_tokens - len(said))))[:max_tokens]
+    natural = max(len(said) + 1 if said else tokens.natural_length(key), min_tokens + 1)
     ends = not _flag(fields, "ignore_eos") and natural <= max_tokens
     if ends:
         output = output[: natural - 1]

@@ -14,7 +14,8 @@ from images.simulated.prefix_cache import PrefixCache
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One request inside the engine. Counts are tokens; `block_hashes` covers the full blocks of prompt and output.
+    """One request inside the engine. Counts are tokens; `block_hashes` covers the full blocks of prompt and output;
+    `right` is carried through to the log.
 
     Written by the engine's thread only, once submitted; `cached` is set before the first token is handed out.
     """
@@ -25,6 +26,7 @@ class Sequence:
     block_hashes: list[int]
     finish_reason: str
     arrived_ns: int
+    right: bool | None = None
     computed: int = 0
     produced: int = 0
     cached: int = 0

@@ -15,6 +15,7 @@ from collections.abc import Sequence as Listing
 
 import uvloop
 
+from images.simulated.answers import QuestionsError, Skill, load_answers
 from images.simulated.api import Api
 from images.simulated.connection import Connection
 from images.simulated.engine import Emission, Engine, Outlet, Pace
@@ -43,13 +44,14 @@ def main(argv: Listing[str]) -> int:
     try:
         profile = load_profile(settings.profile_file, settings.profile_sha256)
         _check_fit(settings, profile)
-    except (ProfileError, StartError) as error:
+        limits = _limits(settings, profile)
+    except (ProfileError, QuestionsError, StartError) as error:
         return _complain(error, 2)
     try:
         with _bind(settings) as listener:
             log = StepLog(settings.step_log)
             try:
-                return uvloop.run(_serve(settings, profile, listener, log))
+                return uvloop.run(_serve(settings, profile, limits, listener, log))
             finally:
                 log.close()
     except (StartError, OSError) as error:
@@ -82,7 +84,21 @@ def _bind(settings: ServeSettings) -> socket.socket:
     return listener
 
 
-async def _serve(settings: ServeSettings, profile: Profile, listener: socket.socket, log: StepLog) -> int:
+def _limits(settings: ServeSettings, profile: Profile) -> Limits:
+    """Raises QuestionsError for a file of questions that can't be used."""
+    return Limits(
+        settings.served_model_name,
+        settings.max_model_len,
+        settings.block_size,
+        profile.vocabulary_size,
+        Skill(profile.accuracy, profile.flip_rate, f"{profile.version} {profile.commit}"),
+        load_answers(settings.gsm8k) if settings.gsm8k else {},
+    )
+
+
+async def _serve(
+    settings: ServeSettings, profile: Profile, limits: Limits, listener: socket.socket, log: StepLog
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -98,7 +114,6 @@ async def _serve(settings: ServeSettings, profile: Profile, listener: socket.soc
         broken.append(reason)
         stop.set()
 
-    limits = Limits(settings.served_model_name, settings.max_model_len, settings.block_size, profile.vocabulary_size)
     worker = PromptWorker(limits, lambda: give_up("the prompt worker died"))
     try:
         begun = loop.time()

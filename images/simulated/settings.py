@@ -22,6 +22,7 @@ class ServeSettings:
     max_model_len: int
     block_size: int
     step_log: Path | None
+    gsm8k: Path | None
     prompt_tokens_details: bool
     developer_mode: bool
 
@@ -70,6 +71,7 @@ def parse_arguments(argv: Sequence[str], environment: Mapping[str, str]) -> Serv
     parser.add_argument("--max-model-len", type=_whole(2, 2**20), default=65536)
     parser.add_argument("--block-size", type=_whole(1, 1024), default=16)
     parser.add_argument("--step-log", type=Path, help="where real step times and request records are written")
+    parser.add_argument("--gsm8k", type=Path, help="questions with answers (JSON lines) that the model can answer")
     parser.add_argument("--enable-prompt-tokens-details", action="store_true")
     values = parser.parse_args(argv)
     if values.max_num_batched_tokens < values.max_num_seqs:
@@ -87,6 +89,7 @@ def parse_arguments(argv: Sequence[str], environment: Mapping[str, str]) -> Serv
         max_model_len=values.max_model_len,
         block_size=values.block_size,
         step_log=values.step_log,
+        gsm8k=values.gsm8k,
         prompt_tokens_details=values.enable_prompt_tokens_details,
         developer_mode=environment.get("VLLM_SERVER_DEV_MODE") == "1",
     )

@@ -14,8 +14,10 @@ from service.contract.lease import Lease
 STEP_LOG = "steps.log"
 
 
-def prepare(lease: Lease, source: SimulatedSource, profiles_dir: Path, folder: Path) -> Launchable:
-    """Return how the profile is served, its step log in ``folder``.
+def prepare(
+    lease: Lease, source: SimulatedSource, profiles_dir: Path, folder: Path, questions: Path | None
+) -> Launchable:
+    """Return how the profile is served, its step log in ``folder``; it can answer ``questions``, if any.
 
     Raises LaunchError spec_invalid when there is no such profile, or when it is not the one that was registered.
     """
@@ -39,6 +41,8 @@ def prepare(lease: Lease, source: SimulatedSource, profiles_dir: Path, folder: P
     # -P: no file of the folder in which it runs can shadow a module.
     program = [sys.executable, "-P", "-m", "images.simulated", "serve", "--profile-file", str(profile)]
     program += ["--profile-sha256", source.sha256, "--seed", str(lease.seed)]
+    if questions is not None:
+        program += ["--gsm8k", str(questions)]
     program += ["--time-compression", f"{recipe.time_compression:g}", "--step-log", str(step_log)]
     version = lease.build.version.removeprefix("v")
     return Launchable(

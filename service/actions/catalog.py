@@ -29,6 +29,7 @@ def register_build(ctx: Context, caller: Caller, spec: BuildSpec) -> BuildView:
         kind=spec.kind,
         digest=spec.digest,
         source=spec.source.model_dump(mode="json"),
+        dated_at=spec.dated_at,
         registered_at=now,
     )
     with ctx.store.write() as session:

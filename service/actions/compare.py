@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.actions import catalog, evidence, launches, requests
-from service.actions.comparison_views import CellSummary, ComparisonView
+from service.actions import accuracy, catalog, evidence, launches, requests
+from service.actions.comparison_views import AccuracyView, CellSummary, ComparedLaunch, ComparisonView
 from service.actions.context import Context
 from service.actions.sentences import marks
 from service.actions.submit import metric_name
@@ -12,7 +12,10 @@ from service.actions.views import BuildView, LaunchView, RequestView
 from service.contract.builds import BuildKind
 from service.contract.cells import differences
 from service.contract.errors import Incomparable, InvalidInput, NotFound, UnknownBuild
+from service.domain.accuracy import Gate
+from service.domain.compare import Side
 from service.domain.states import RequestState
+from service.ruler.metrics import METRICS
 
 DEFAULT_METRIC = "tpot_p50_ms"
 CONFIDENCE = 0.95
@@ -83,7 +86,8 @@ def compare_request(ctx: Context, request_id: str, metric: str | None = None) ->
     Raises NotFound and UnknownMetric.
     """
     request = requests.get_request(ctx, request_id)
-    return _of_request(ctx, request, metric_name(metric or request.metric))
+    asked = request.metric if request.metric in METRICS else DEFAULT_METRIC  # a bisect may be about accuracy
+    return _of_request(ctx, request, metric_name(metric or asked))
 
 
 def _of_request(ctx: Context, request: RequestView, metric: str) -> ComparisonView:
@@ -118,6 +122,8 @@ def _view(pair: _Pair, cells: Sequence[CellSummary], metric: str) -> ComparisonV
         (one for one in pair.launches if one.cell_digest == cell.digest), pair.base, pair.head, metric
     )
     rows = evidence.rows(found, names, metric, CONFIDENCE, marks(cell))
+    answers = _accuracy(found, names, marks(cell))
+    broken = answers is not None and answers.gate is Gate.BROKEN
     return ComparisonView(
         base=pair.base,
         head=pair.head,
@@ -126,14 +132,24 @@ def _view(pair: _Pair, cells: Sequence[CellSummary], metric: str) -> ComparisonV
         metric=metric,
         confidence=CONFIDENCE,
         verdict=rows[0].verdict,
-        sentence=rows[0].sentence,
+        sentence=f"{answers.sentence} {rows[0].sentence}" if answers and broken else rows[0].sentence,
         marks=marks(cell),
         notes=evidence.notes(found, names, rows[0]),
         differences=evidence.start_differences(found, names),
         rows=rows,
+        accuracy=answers,
         launches=found,
         other_cells=list(cells[1:]),
     )
+
+
+def _accuracy(found: Sequence[ComparedLaunch], names: tuple[str, str], mark: str) -> AccuracyView | None:
+    """An evaluation counts even if the launch's speed does not: another repetition says nothing about an answer."""
+    base, head = (
+        [one.launch.evaluation for one in found if one.side is side and one.launch.evaluation is not None]
+        for side in Side
+    )
+    return accuracy.accuracy_of((base, head), names, mark)
 
 
 def _names(pair: _Pair) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from service.actions.views import BuildView, LaunchView
 from service.contract.builds import Wire
+from service.domain.accuracy import Gate
 from service.domain.compare import Method, Side, Verdict
 
 
@@ -60,8 +61,46 @@ class CellSummary(Wire):
     ruler_version: int | None
 
 
+class ScoreView(Wire):
+    """The share of right answers by either filter, from 0 to 1, with its standard error."""
+
+    n: int
+    strict: float
+    strict_stderr: float | None
+    flexible: float
+    flexible_stderr: float | None
+
+
+class AccuracyView(Wire):
+    """The answers of both builds to the same questions, compared; service.domain.accuracy says how.
+
+    ``lost`` questions only base answers rightly, ``won`` only head. ``difference``, ``low`` and ``high`` are head minus
+    base by strict match, as fractions. All but the scores is None where the two can't be compared; then ``sentence``
+    says why.
+    """
+
+    task: str
+    label: str | None
+    base: ScoreView | None
+    head: ScoreView | None
+    n: int | None = None
+    lost: int | None = None
+    won: int | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    margin: float | None = None
+    confidence: float | None = None
+    gate: Gate | None = None
+    questions_needed: int | None = None
+    forecast_capped: bool = False
+    sentence: str
+
+
 class ComparisonView(Wire):
-    """Head next to base, in one cell. ``rows[0]`` is the metric that was asked for; ``sentence`` is its verdict.
+    """Head next to base, in one cell. ``rows[0]`` is the metric that was asked for; ``sentence`` is its verdict, after
+    the one on accuracy if that is broken. ``accuracy`` is None where nobody was asked for answers.
 
     ``marks`` says what kind of numbers these are, such as ``simulated, time compressed 4×``. ``notes`` is what to know
     before believing them. ``other_cells`` are further cells that both builds were measured in. ``differences`` is how
@@ -80,5 +119,6 @@ class ComparisonView(Wire):
     notes: list[str]
     differences: list[str]
     rows: list[MetricRow]
+    accuracy: AccuracyView | None = None
     launches: list[ComparedLaunch]
     other_cells: list[CellSummary]

@@ -8,8 +8,10 @@ from service.actions.context import Context
 from service.contract.errors import ArtifactMissing, InvalidInput
 from service.contract.failures import Failure, FailureClass
 from service.contract.ids import new_id
-from service.contract.upload import LaunchReport, RepetitionReport, Result
+from service.contract.upload import LaunchReport, RepetitionReport, Result, Scored, Unscored
 from service.contract.workloads import Workload
+from service.domain import answers
+from service.domain.answers import BadSamples, Marks
 from service.ruler import METRICS_SCHEMA, RULER_VERSION
 from service.ruler.launch import MIN_REPETITIONS, launch_values, usable
 from service.ruler.metrics import Metrics
@@ -18,15 +20,19 @@ from service.ruler.recompute import read, recompute
 from service.ruler.validity import Judgement, Validity
 from service.store import events, guards
 from service.store.engine import Session
-from service.store.tables import Artifact, Attempt, Job, Launch, Repetition
+from service.store.tables import Artifact, Attempt, Evaluation, Job, Launch, Repetition
+
+UNDEFINED = "undefined"
+"""The outcome of an evaluation that has no score."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the controller computed from a report's raw logs, one entry for each repetition."""
+    """What the controller computed from a report's raw logs, one entry for each repetition, and from its answers."""
 
     report: LaunchReport
     repetitions: list[tuple[RepetitionReport, Metrics, Judgement]]
+    marks: Marks | None = None
 
     @property
     def validity(self) -> Validity:
@@ -66,16 +72,18 @@ def check_files(result: Result, report: LaunchReport, stored: Sequence[Artifact]
     hashes = {row.sha256 for row in stored}
     needed = {f"raw log of repetition {r.number}": r.raw_log for r in report.repetitions}
     needed |= {"raw log of the warm-up": report.warm_log, "server log": report.identity.server_log}
+    if isinstance(report.evaluation, Scored):
+        needed["samples of the evaluation"] = report.evaluation.samples
     missing += [f"{what} ({sha256[:12]})" for what, sha256 in needed.items() if sha256 not in hashes]
     if missing:
         raise ArtifactMissing(f"Not uploaded under this attempt: {', '.join(missing)}.", missing=missing)
 
 
 def compute(ctx: Context, report: LaunchReport, workload: Workload) -> Measured:
-    """Recompute every repetition from its raw log.
+    """Recompute every repetition from its raw log, and every mark from the answers.
 
-    Raises InvalidInput if repetitions are not numbered from 1, and, as TooLarge, for a raw log that is damaged,
-    or of another workload, prompts, phase or repetition than the report says.
+    Raises InvalidInput if repetitions are not numbered from 1, for samples that are damaged or not as many as the
+    report says, and, as TooLarge, for a raw log that is damaged, or of another workload, prompts, phase or repetition.
     """
     numbers = [repetition.number for repetition in report.repetitions]
     if numbers != list(range(1, len(numbers) + 1)):
@@ -86,7 +94,7 @@ def compute(ctx: Context, report: LaunchReport, workload: Workload) -> Measured:
         raw = ctx.blobs.get(repetition.raw_log)
         _check_header(read(raw, workload).header, report, Phase.MEASURE, repetition.number)
         repetitions.append((repetition, *recompute(raw, workload, repetition.counters, report.block_size)))
-    return Measured(report, repetitions)
+    return Measured(report, repetitions, _marks(ctx, report))
 
 
 def store(session: Session, at: datetime, job: Job, attempt: Attempt, measured: Measured) -> str:
@@ -124,9 +132,45 @@ def store(session: Session, at: datetime, job: Job, attempt: Attempt, measured: 
         for report, metrics, judgement in measured.repetitions
     ]
     guards.insert(session, *rows)
+    if measured.report.evaluation is not None:
+        guards.insert(session, _evaluation(at, launch, measured.report.evaluation, measured.marks))
     data = {"job_id": job.id, "build_id": job.build_id, "validity": launch.validity, "metrics": launch.metrics}
     events.record(session, at, "launch", launch.id, "stored", job.request_id, **data)
     return launch.id
+
+
+def _marks(ctx: Context, report: LaunchReport) -> Marks | None:
+    if not isinstance(report.evaluation, Scored):
+        return None
+    try:
+        return answers.mark(ctx.blobs.get(report.evaluation.samples), report.evaluation.n)
+    except BadSamples as error:
+        raise InvalidInput(f"samples of the evaluation: {error}") from error
+
+
+def _evaluation(at: datetime, launch: Launch, said: Scored | Unscored, marks: Marks | None) -> Evaluation:
+    row = Evaluation(
+        id=new_id("evl"),
+        launch_id=launch.id,
+        build_id=launch.build_id,
+        cell_digest=launch.cell_digest,
+        task=said.task,
+        outcome=said.outcome,
+        created_at=at,
+    )
+    if isinstance(said, Unscored):
+        row.failure = said.failure.model_dump(mode="json")
+        return row
+    row.label, row.n = said.label, said.n
+    row.questions_sha256, row.shots_sha256, row.samples_sha256 = said.questions, said.shots, said.samples
+    row.lm_eval_version, row.duration_s = said.lm_eval_version, said.duration_s
+    if said.failed or marks is None:  # what was not answered is not wrong: there is no score
+        message = f"{said.failed} requests got no answer"
+        failure = Failure(failure_class=FailureClass.EVALUATION, step="evaluate", message=message)
+        row.outcome, row.failure = UNDEFINED, failure.model_dump(mode="json")
+    else:
+        row.strict_marks, row.flexible_marks = marks.strict, marks.flexible
+    return row
 
 
 def _check_header(header: LogHeader, report: LaunchReport, phase: Phase, repetition: int) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from service.actions.context import Context
-from service.actions.pictures import artifact_view, build_view, repetition_view
+from service.actions.pictures import artifact_view, build_view, evaluation_view, repetition_view
 from service.actions.views import ArtifactView, LaunchView, RepetitionView
 from service.contract.builds import BuildKind
 from service.contract.cells import Cell
 from service.contract.errors import NotFound
 from service.contract.upload import LaunchReport
-from service.store import attempts, catalog, launches, runners
+from service.store import attempts, catalog, evaluations, launches, runners
 from service.store.engine import Session
 from service.store.tables import Attempt, BuildRow, CellRow, Launch
 
@@ -62,6 +62,7 @@ def _views(session: Session, rows: Sequence[Launch]) -> list[LaunchView]:
     repetitions: dict[str, list[RepetitionView]] = defaultdict(list)
     for repetition in launches.repetitions(session, {row.id for row in rows}):
         repetitions[repetition.launch_id].append(repetition_view(repetition))
+    evaluated = evaluations.of_launches(session, {row.id for row in rows})
     return [
         LaunchView(
             **_own(row, builds[row.build_id], cells[row.cell_digest], tries[row.attempt_id]),
@@ -70,6 +71,7 @@ def _views(session: Session, rows: Sequence[Launch]) -> list[LaunchView]:
             agent_version=owners[row.runner_id].agent_version,
             slot_index=slots[row.slot_id].index,
             repetitions=repetitions[row.id],
+            evaluation=evaluation_view(evaluated[row.id]) if row.id in evaluated else None,
             artifacts=files[row.attempt_id],
         )
         for row in rows

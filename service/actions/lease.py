@@ -9,7 +9,7 @@ from service.contract.builds import Build
 from service.contract.cells import Cell
 from service.contract.errors import InvalidInput, LeaseLost
 from service.contract.ids import new_id
-from service.contract.lease import AttemptState, Lease, LeaseRequest
+from service.contract.lease import AttemptState, EvaluationOrder, Lease, LeaseRequest
 from service.domain import recipes
 from service.domain.states import LIVE_ATTEMPT, RunnerState, SlotState
 from service.store import attempts, events, guards, jobs, runners
@@ -104,4 +104,5 @@ def _lease(ctx: Context, session: Session, job: Job, attempt: Attempt, slot: Slo
         cell=job.cell_digest,
         hardware=job.hardware,
         seed=job.seed,
+        evaluation=EvaluationOrder() if job.evaluate else None,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from service.contract.errors import NotFound
 from service.contract.failures import Failure, FailureClass
 from service.contract.lease import AttemptState
-from service.domain.retries import GiveUp, Retry, decide
+from service.domain.retries import ELSEWHERE, OF_THE_BUILD, GiveUp, Retry, decide
 from service.domain.states import JobState, RequestState
 from service.store import attempts, guards, jobs, requests, runners
 from service.store.engine import Session
@@ -20,6 +20,10 @@ from service.store.tables import Attempt, BuildRow, Job, RequestRow
 
 _UNFINISHED = (JobState.ACTIVE, JobState.QUEUED)
 """Where the job of an attempt that still counts may be: queued again if its lease ran out."""
+
+
+BISECT_KIND = "bisect"
+"""The kind of requests whose jobs are ordered, and whose end is decided, by the planner (service.actions.plan)."""
 
 
 class Overtaken(Exception):
@@ -52,7 +56,7 @@ def complete(session: Session, at: datetime, held: Held, fence: int, **values: A
     _end(session, at, held, fence, AttemptState.COMPLETED, late=held.attempt.state is AttemptState.EXPIRED, **values)
     _check(jobs.move(session, at, held.job, fence, JobState.DONE, among=_UNFINISHED, not_before_at=None))
     following = jobs.next_of_block(session, held.job)
-    if following is not None and following.state is JobState.WAITING:
+    if following is not None:
         _check(jobs.move(session, at, following, following.fence, JobState.QUEUED, among=(JobState.WAITING,)))
     settle(session, at, held.request)
 
@@ -82,7 +86,7 @@ def burn(
     if isinstance(decision, GiveUp):
         _give_up(session, at, held, fence, failure, decision)
     else:
-        _retry(session, at, held, fence, decision)
+        _retry(session, at, held, fence, failure, decision)
 
 
 def give_back(session: Session, at: datetime, held: Held, fence: int, reason: str) -> None:
@@ -106,7 +110,12 @@ def cancel_open_jobs(session: Session, at: datetime, request_id: str) -> None:
 
 
 def settle(session: Session, at: datetime, request: RequestRow) -> None:
-    """End a request whose jobs have all ended: done if every one is done, or else cancelled."""
+    """End a request whose jobs have all ended: done if every one is done, or else cancelled.
+
+    That of a bisect only if it was cancelled: otherwise its planner may order more, and says when it has ended.
+    """
+    if request.kind == BISECT_KIND and not _flagged(session, request):
+        return
     counts = requests.count_jobs(session, [request.id])[request.id]
     if any(counts.get(state, 0) for state in (JobState.WAITING, JobState.QUEUED, JobState.ACTIVE)):
         return
@@ -134,24 +143,55 @@ def _cancel(session: Session, at: datetime, held: Held, fence: int) -> None:
     settle(session, at, held.request)
 
 
-def _retry(session: Session, at: datetime, held: Held, fence: int, decision: Retry) -> None:
-    not_before_at = at + timedelta(seconds=decision.delay_s) if decision.delay_s else None
+def _flagged(session: Session, request: RequestRow) -> bool:
+    row = guards.fresh(session, RequestRow, request.id)
+    return row is not None and row.cancel_requested
+
+
+def _retry(session: Session, at: datetime, held: Held, fence: int, failure: Failure, decision: Retry) -> None:
+    values: dict[str, Any] = {"not_before_at": at + timedelta(seconds=decision.delay_s) if decision.delay_s else None}
+    slot_id = held.attempt.slot_id
+    if failure.failure_class in ELSEWHERE and has_other_slot(session, held.job, slot_id):
+        values |= {"slot_id": None, "avoided_slot_id": slot_id}  # what waits in its block follows when it is claimed
     if held.job.state is JobState.QUEUED:  # queued again when the lease ran out; now it is known what happened
-        _check(jobs.postpone(session, held.job, fence, not_before_at))
+        _check(jobs.postpone(session, held.job, fence, **values))
         return
-    active = (JobState.ACTIVE,)
-    note = {"delay_s": decision.delay_s}
-    _check(
-        jobs.move(session, at, held.job, fence, JobState.QUEUED, among=active, note=note, not_before_at=not_before_at)
-    )
+    note = {"delay_s": decision.delay_s, "avoided_slot_id": values.get("avoided_slot_id")}
+    _check(jobs.move(session, at, held.job, fence, JobState.QUEUED, among=(JobState.ACTIVE,), note=note, **values))
+
+
+def has_other_slot(session: Session, job: Job, slot_id: str) -> bool:
+    """Return whether a runner that takes work could run a job on another slot than this one."""
+    able = runners.serving(session, job.hardware, job.build_kind)
+    return any(slot.id != slot_id for slot in runners.slots(session, [runner.id for runner in able]))
 
 
 def _give_up(session: Session, at: datetime, held: Held, fence: int, failure: Failure, decision: GiveUp) -> None:
     detail = failure.model_dump(mode="json")
     note = {**detail, "reason": decision.reason}
     _check(jobs.move(session, at, held.job, fence, JobState.FAILED, among=_UNFINISHED, note=note, failure=detail))
+    if held.request.kind == BISECT_KIND:
+        _go_on(session, at, held, failure)
+        return
     build = guards.fresh(session, BuildRow, held.job.build_id)
     name = build.name if build else held.job.build_id
     reason = f"{name} could not be measured: {failure.failure_class} in {failure.step} ({decision.reason}): "
     if requests.move(session, at, held.request.id, RequestState.FAILED, reason + failure.message):
         cancel_open_jobs(session, at, held.request.id)
+
+
+def _go_on(session: Session, at: datetime, held: Held, failure: Failure) -> None:
+    """A bisect does without the launch, and without the others of a build that can't be measured; blocks go on."""
+    held_back = {held.job.block: held.job}
+    rows = jobs.of_request(session, held.request.id, lock=True)
+    if failure.failure_class in OF_THE_BUILD:
+        for job in rows:
+            if job.build_id == held.job.build_id and job.state in (JobState.WAITING, JobState.QUEUED):
+                jobs.move(session, at, job, job.fence, JobState.CANCELLED)
+                if job.state is JobState.QUEUED:
+                    held_back[job.block] = job
+    for job in held_back.values():
+        following = jobs.next_of_block(session, job)
+        if following is not None:
+            jobs.move(session, at, following, following.fence, JobState.QUEUED, among=(JobState.WAITING,))
+    settle(session, at, held.request)

@@ -6,6 +6,7 @@ from service.actions.views import (
     ArtifactView,
     AttemptView,
     BuildView,
+    EvaluationView,
     EventView,
     JobView,
     ReasonView,
@@ -21,11 +22,13 @@ from service.contract.failures import Failure
 from service.contract.recipes import Recipe
 from service.contract.upload import ServerCounters, StepTiming
 from service.contract.workloads import Workload
+from service.domain import accuracy
 from service.store.tables import (
     Artifact,
     Attempt,
     BuildRow,
     CellRow,
+    Evaluation,
     Event,
     Job,
     Launch,
@@ -46,6 +49,7 @@ def build_view(row: BuildRow) -> BuildView:
             "version": row.version,
             "source": row.source,
             "source_digest": row.digest,
+            "dated_at": row.dated_at,
             "registered_at": row.registered_at,
         }
     )
@@ -159,6 +163,29 @@ def repetition_view(row: Repetition) -> RepetitionView:
         ruler_version=row.ruler_version,
         raw_log=row.raw_log_sha256,
         counters=ServerCounters.model_validate(row.counters),
+    )
+
+
+def evaluation_view(row: Evaluation) -> EvaluationView:
+    strict = accuracy.score(row.strict_marks) if row.strict_marks else None
+    flexible = accuracy.score(row.flexible_marks) if row.flexible_marks else None
+    return EvaluationView(
+        outcome="scored" if strict else "undefined",
+        task=row.task,
+        label=row.label,
+        n=row.n,
+        strict=strict.accuracy if strict else None,
+        strict_stderr=strict.stderr if strict else None,
+        flexible=flexible.accuracy if flexible else None,
+        flexible_stderr=flexible.stderr if flexible else None,
+        strict_marks=row.strict_marks,
+        flexible_marks=row.flexible_marks,
+        questions=row.questions_sha256,
+        shots=row.shots_sha256,
+        samples=row.samples_sha256,
+        lm_eval_version=row.lm_eval_version,
+        duration_s=row.duration_s,
+        failure=_failure(row.failure),
     )
 
 

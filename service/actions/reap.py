@@ -1,4 +1,4 @@
-"""What time alone brings about: leases run out, runners are missed, blocks stop waiting for a slot that is gone."""
+"""What time alone brings about: leases run out, runners are missed, jobs stop waiting for a slot that is gone."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ from service.contract.lease import AttemptState
 from service.domain.states import RunnerState
 from service.store import attempts, events, guards, jobs, runners
 from service.store.engine import Session
-from service.store.tables import Runner
+from service.store.tables import Job, Runner
 
 _GONE = (RunnerState.LOST, RunnerState.OFFLINE, RunnerState.REVOKED, RunnerState.DRAINING)
 """Runners in these states take no new work."""
@@ -19,7 +19,7 @@ def reap(ctx: Context) -> int:
 
     Safe to run at any time and by several at once: every change repeats the condition that it was decided by.
     """
-    return _expire(ctx) + _miss(ctx) + _loosen(ctx)
+    return _expire(ctx) + _miss(ctx) + _loosen(ctx) + _stop_avoiding(ctx)
 
 
 def _expire(ctx: Context) -> int:
@@ -77,6 +77,21 @@ def _loosen_from(ctx: Context, runner: Runner, now: datetime) -> int:
             return 0
         slot_ids = [slot.id for slot in runners.slots(session, [runner.id])]
         return sum(jobs.loosen(session, now, job) for job in jobs.tied(session, slot_ids))
+
+
+def _stop_avoiding(ctx: Context) -> int:
+    """A job that avoids a slot waits for another one; when there is none any more it must make do with that one."""
+    with ctx.store.read() as session:
+        stuck = [job for job in jobs.avoiding(session) if _is_stuck(session, job)]
+    if not stuck:
+        return 0
+    now = ctx.clock.now()
+    with ctx.store.write() as session:
+        return sum(jobs.stop_avoiding(session, now, job) for job in stuck if _is_stuck(session, job))
+
+
+def _is_stuck(session: Session, job: Job) -> bool:
+    return job.avoided_slot_id is not None and not outcomes.has_other_slot(session, job, job.avoided_slot_id)
 
 
 def _since(session: Session, runner: Runner) -> datetime | None:

@@ -19,7 +19,7 @@ def get_request(ctx: Context, request_id: str) -> RequestView:
         if row is None:
             raise NotFound(f"There is no request {request_id!r}.")
         summary = _summaries(session, [row])[0]
-        return RequestView(**dict(summary), jobs=_job_views(session, jobs.of_request(session, request_id)))
+        return RequestView(**dict(summary), jobs=job_views(session, jobs.of_request(session, request_id)))
 
 
 def list_requests(ctx: Context, limit: int = 50, before: str | None = None) -> list[RequestSummary]:
@@ -40,7 +40,7 @@ def get_job(ctx: Context, job_id: str) -> JobView:
         row = guards.fresh(session, Job, job_id)
         if row is None:
             raise NotFound(f"There is no job {job_id!r}.")
-        return _job_views(session, [row])[0]
+        return job_views(session, [row])[0]
 
 
 def _summaries(session: Session, rows: Sequence[RequestRow]) -> list[RequestSummary]:
@@ -51,7 +51,8 @@ def _summaries(session: Session, rows: Sequence[RequestRow]) -> list[RequestSumm
     return [request_summary(row, cells[row.cell_digest], builds, counts[row.id]) for row in rows]
 
 
-def _job_views(session: Session, rows: Sequence[Job]) -> list[JobView]:
+def job_views(session: Session, rows: Sequence[Job]) -> list[JobView]:
+    """Return jobs, each with its newest attempt and the launch that counts."""
     ids = [row.id for row in rows]
     builds = {
         key: build_view(row) for key, row in catalog.some_of(session, BuildRow, {row.build_id for row in rows}).items()

@@ -1,6 +1,7 @@
 """A verdict in one sentence, for engineers: what is compared, how much, how sure, and from what."""
 
 from service.actions.comparison_views import CellSummary
+from service.domain.accuracy import MAX_QUESTIONS, AccuracyChange, Gate
 from service.domain.compare import MAX_FORECAST, Comparison, Criterion, Verdict
 from service.ruler.metrics import MetricInfo
 
@@ -33,6 +34,30 @@ def launches_more(found: Comparison) -> str:
     if found.forecast_capped:
         return f"more than {MAX_FORECAST} launches more are"
     return f"about {found.launches_needed} launches more are"
+
+
+def accuracy_sentence(names: tuple[str, str], label: str, found: AccuracyChange, mark: str) -> str:
+    """Return one sentence such as: v0.19.1 answers as v0.18.0 does, within 2 points: gsm8k 0.9280 against 0.9204, a
+    difference of +0.8 points (95 % interval -0.3 to +1.8, 1319 questions, McNemar's p 0.18, simulated)."""
+    base, head = names
+    size = (
+        f"{label} {found.head.accuracy:.4f} against {found.base.accuracy:.4f}, a difference of "
+        f"{points(found.difference)} points ({found.confidence * 100:.3g} % interval {points(found.low)} to "
+        f"{points(found.high)}, {found.n} questions, McNemar's p {found.p_value:.2g}, {mark})"
+    )
+    margin = f"{found.margin * 100:g} points"
+    if found.gate is Gate.UNCHANGED:
+        return f"{head} answers as {base} does, within {margin}: {size}."
+    if found.gate is Gate.BROKEN:
+        return f"{head} gives wrong answers where {base} gave right ones, beyond {margin}: {size}."
+    more = f"more than {MAX_QUESTIONS}" if found.forecast_capped else f"about {found.questions_needed}"
+    doubt = f"whether {head} answers as {base} does, within {margin}"
+    return f"It is unknown {doubt}: {size}; {more} questions more are needed."
+
+
+def points(fraction: float) -> str:
+    """Return a difference of two shares in points, with its sign: +0.8."""
+    return f"{fraction * 100:+.1f}"
 
 
 def marks(cell: CellSummary) -> str:

@@ -1,17 +1,20 @@
 """Asking for a comparison: it becomes jobs."""
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from service.actions import catalog as known
 from service.actions.context import Caller, Context
 from service.actions.requests import get_request
-from service.actions.views import BuildView, RequestView
+from service.actions.views import BuildView, RecipeView, RequestView, WorkloadView
 from service.contract import canonical
 from service.contract.cells import Cell
 from service.contract.errors import Conflict, InvalidInput, UnknownMetric
 from service.contract.ids import new_id
-from service.contract.requests import ComparisonRequest
+from service.contract.requests import BisectRequest, ComparisonRequest
 from service.domain import recipes
 from service.domain.states import JobState, RequestState
 from service.ruler import RULER_VERSION
@@ -34,65 +37,38 @@ def submit_comparison(
     Raises UnknownBuild, UnknownRecipe, UnknownWorkload, UnknownMetric, and InvalidInput for a pair that is one build
     or a recipe that can't serve one of them. Nothing is stored unless everything is.
     """
-    metric = metric_name(request.metric)
-    recipe = known.find_recipe(ctx, request.recipe)
-    workload = known.find_workload(ctx, request.workload)
-    base = known.find_build(ctx, request.base, recipe.recipe.build_kind)
-    head = known.find_build(ctx, request.head, recipe.recipe.build_kind)
+    wanted = find_wanted(ctx, request, request.base, request.head)
+    base, head = wanted.base, wanted.head
     if base.id == head.id:
         raise InvalidInput(f"base and head are the same build ({base.name}): there is nothing to compare.")
     for build in (base, head):
-        recipes.resolve(recipe.recipe, build.version)
-    cell = Cell(
-        recipe=recipe.recipe,
-        workload=workload.workload,
-        hardware=request.hardware or recipe.recipe.hardware,
-        ruler_version=RULER_VERSION,
-    )
-    asked = canonical.digest(request.model_dump(mode="json"))
-    request_id = new_id("req")
-    row = RequestRow(
-        id=request_id,
-        kind=request.kind,
-        state=RequestState.OPEN,
-        submitter=caller.name,
-        cell_digest=cell.digest,
-        body={
-            **request.model_dump(mode="json"),
-            "base_id": base.id,
-            "head_id": head.id,
-            "recipe": recipe.name,
-            "workload": workload.name,
-            "metric": metric,
-            "seed": _fresh_seed(request_id) if request.seed is None else request.seed,
-            "asked": asked,
-        },
-        idempotency_key=None if idempotency_key is None else f"{caller.name}:{idempotency_key}",
-        created_at=ctx.clock.now(),
-    )
+        recipes.resolve(wanted.recipe.recipe, build.version)
+    row = new_row(ctx, caller, wanted, metric_name(request.metric), idempotency_key)
     with ctx.store.write() as session:
-        _store_cell(session, cell, recipe.id, workload.id, row.created_at)
+        store_cell(session, wanted, row.created_at)
         if catalog.insert_if_absent(session, row):
             events.record(session, row.created_at, "request", row.id, "submitted", row.id, by=caller.name)
-            jobs = _jobs(row, cell, {"base": base, "head": head})
+            jobs = _jobs(row, wanted.cell, {"base": base, "head": head})
             guards.insert(session, *jobs)
             for job in jobs:
                 events.record(session, row.created_at, "job", job.id, job.state, row.id, build_id=job.build_id)
         else:
-            row = _same(session, row, asked)
+            row = same_request(session, row)
     return get_request(ctx, row.id)
 
 
-def metric_name(name: str) -> str:
+def metric_name(name: str, also: Sequence[str] = ()) -> str:
     """Return a metric's full name for a name with or without its unit (``tpot_p50`` is ``tpot_p50_ms``).
 
-    Raises UnknownMetric, naming those that can be compared: counts, of which neither more nor less is better, can't.
+    Raises UnknownMetric, naming those that can be compared, and ``also`` others that the caller takes: counts, of which
+    neither more nor less is better, can't be compared.
     """
     known = [metric for metric, info in METRICS.items() if info.direction != "neither"]
     for candidate in (name, f"{name}_ms", f"{name}_s"):
         if candidate in known:
             return candidate
-    raise UnknownMetric(f"There is no metric {name!r} to compare by. There are: {', '.join(known)}.", allowed=known)
+    allowed = [*known, *also]
+    raise UnknownMetric(f"There is no metric {name!r} to compare by. There are: {', '.join(allowed)}.", allowed=allowed)
 
 
 def job_seed(seed: int, block: int, position: int) -> int:
@@ -101,7 +77,7 @@ def job_seed(seed: int, block: int, position: int) -> int:
     return int.from_bytes(found[:4], "big") >> 1
 
 
-def _fresh_seed(request_id: str) -> int:
+def fresh_seed(request_id: str) -> int:
     """Launches of two requests must not share their noise: they would count as more evidence than they are."""
     return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:4], "big") >> 1
 
@@ -118,6 +94,7 @@ def _jobs(row: RequestRow, cell: Cell, builds: dict[str, BuildView]) -> list[Job
             block=block,
             position=position,
             seed=job_seed(row.body["seed"], block, position),
+            evaluate=row.body["gsm8k"] and block == 0 and position < 2,  # once each: base, head
             state=JobState.QUEUED if position == 0 else JobState.WAITING,
             priority=row.body["priority"],
             created_at=row.created_at,
@@ -127,26 +104,82 @@ def _jobs(row: RequestRow, cell: Cell, builds: dict[str, BuildView]) -> list[Job
     ]
 
 
-def _store_cell(session: Session, cell: Cell, recipe_id: str, workload_id: str, at: datetime) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """What a request names, found: a comparison's two builds or a bisect's two ends, and the cell to measure in."""
+
+    request: ComparisonRequest | BisectRequest
+    recipe: RecipeView
+    workload: WorkloadView
+    base: BuildView
+    head: BuildView
+    cell: Cell
+
+
+def find_wanted(ctx: Context, request: ComparisonRequest | BisectRequest, base: str, head: str) -> Wanted:
+    """Find what a request names; raises UnknownRecipe, UnknownWorkload, UnknownBuild, naming those that there are."""
+    recipe = known.find_recipe(ctx, request.recipe)
+    workload = known.find_workload(ctx, request.workload)
+    kind = recipe.recipe.build_kind
+    cell = Cell(
+        recipe=recipe.recipe,
+        workload=workload.workload,
+        hardware=request.hardware or recipe.recipe.hardware,
+        ruler_version=RULER_VERSION,
+    )
+    return Wanted(request, recipe, workload, known.find_build(ctx, base, kind), known.find_build(ctx, head, kind), cell)
+
+
+def new_row(
+    ctx: Context, caller: Caller, wanted: Wanted, metric: str, idempotency_key: str | None, **body: Any
+) -> RequestRow:
+    """Return a request's row, to be stored: what was asked for, with names and seed filled in."""
+    request = wanted.request
+    asked = request.model_dump(mode="json")
+    request_id = new_id("req")
+    return RequestRow(
+        id=request_id,
+        kind=request.kind,
+        state=RequestState.OPEN,
+        submitter=caller.name,
+        cell_digest=wanted.cell.digest,
+        body={
+            **asked,
+            "base_id": wanted.base.id,
+            "head_id": wanted.head.id,
+            "recipe": wanted.recipe.name,
+            "workload": wanted.workload.name,
+            "metric": metric,
+            "seed": fresh_seed(request_id) if request.seed is None else request.seed,
+            "asked": canonical.digest(asked),
+            **body,
+        },
+        idempotency_key=None if idempotency_key is None else f"{caller.name}:{idempotency_key}",
+        created_at=ctx.clock.now(),
+    )
+
+
+def store_cell(session: Session, wanted: Wanted, at: datetime) -> None:
+    """Store a request's cell unless it is there."""
     catalog.insert_if_absent(
         session,
         CellRow(
-            digest=cell.digest,
-            recipe_id=recipe_id,
-            workload_id=workload_id,
-            hardware=cell.hardware,
-            ruler_version=cell.ruler_version,
-            body=cell.model_dump(mode="json"),
+            digest=wanted.cell.digest,
+            recipe_id=wanted.recipe.id,
+            workload_id=wanted.workload.id,
+            hardware=wanted.cell.hardware,
+            ruler_version=wanted.cell.ruler_version,
+            body=wanted.cell.model_dump(mode="json"),
             created_at=at,
         ),
     )
 
 
-def _same(session: Session, row: RequestRow, asked: str) -> RequestRow:
-    """The request that this key made before."""
+def same_request(session: Session, row: RequestRow) -> RequestRow:
+    """Return the request that this key made before; raises Conflict if that asked for something else."""
     earlier = requests.by_key(session, row.idempotency_key or "")
     if earlier is None:
         raise Conflict("The request could not be stored; send it again.")
-    if earlier.body["asked"] != asked:
+    if earlier.body["asked"] != row.body["asked"]:
         raise Conflict(f"This idempotency key was used for another request ({earlier.id}).", request_id=earlier.id)
     return earlier

@@ -1,7 +1,7 @@
 """What actions answer: frozen, JSON-able pictures of stored rows. No row of the database leaves the actions."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from service.contract.builds import BuildKind, BuildSpec, Wire
 from service.contract.cells import Cell
@@ -150,6 +150,32 @@ class RepetitionView(Wire):
     counters: ServerCounters
 
 
+class EvaluationView(Wire):
+    """What a launch answered to questions. All that belongs to a score is None where there is none.
+
+    ``strict`` and ``flexible`` are shares of right answers from 0 to 1 with their standard errors; the marks have a 1
+    or a 0 for each question, in the order of the file ``questions`` (a hash; ``shots`` is that of the examples).
+    ``label`` says what kind of questions they are. ``failure`` is why there is no score.
+    """
+
+    outcome: Literal["scored", "undefined"]
+    task: str
+    label: str | None
+    n: int | None
+    strict: float | None
+    strict_stderr: float | None
+    flexible: float | None
+    flexible_stderr: float | None
+    strict_marks: str | None
+    flexible_marks: str | None
+    questions: str | None
+    shots: str | None
+    samples: str | None
+    lm_eval_version: str | None
+    duration_s: float | None
+    failure: Failure | None
+
+
 class ArtifactView(Wire):
     """A stored file of the attempt."""
 
@@ -162,7 +188,7 @@ class LaunchView(Wire):
     """One server start that was measured: the unit of evidence.
 
     ``metrics`` holds one value for each metric over the valid repetitions; it is empty when fewer than three are valid.
-    ``time_compression`` is 1 for everything real.
+    ``time_compression`` is 1 for everything real. ``evaluation`` is None where accuracy was not asked for.
     """
 
     id: str
@@ -187,6 +213,7 @@ class LaunchView(Wire):
     validity: str
     metrics: dict[str, float]
     repetitions: list[RepetitionView]
+    evaluation: EvaluationView | None = None
     report: LaunchReport
     artifacts: list[ArtifactView]
     created_at: datetime

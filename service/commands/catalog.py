@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import to_jsonable_python
 
 from service.commands.client import BadInput
 from service.commands.output import print_json, print_table
@@ -103,7 +104,7 @@ def read_tables(file: Path, group: str) -> list[dict[str, Any]]:
         raise BadInput(f"{file}: {group} must be a list of tables, each under [[{group}]].")
     if not tables:
         raise BadInput(f"{file} has no [[{group}]].")
-    return tables
+    return [to_jsonable_python(table) for table in tables]  # TOML has dates, JSON has not
 
 
 def _list(ctx: typer.Context, group: str, as_json: bool) -> None:

@@ -23,6 +23,7 @@ def compare(
     blocks: requests.Blocks = 2,
     hardware: requests.Hardware = None,
     seed: requests.Seed = None,
+    gsm8k: requests.Gsm8k = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="With --measure: follow it and show the result.")
     ] = True,
@@ -35,7 +36,7 @@ def compare(
             f"compare/{base}...{head}", metric=metric, cell=cell, recipe=recipe, workload=workload, request=request
         )
     else:
-        body = {"hardware": hardware, "blocks": blocks, "metric": metric, "seed": seed}
+        body = {"hardware": hardware, "blocks": blocks, "metric": metric, "seed": seed, "gsm8k": gsm8k}
         submitted = requests.post_comparison(client, base, head, recipe, workload, key=None, **body)
         if not wait:
             print_json(submitted) if as_json else print_line(submitted["id"])

@@ -16,6 +16,9 @@ def show(view: dict[str, Any], url: str) -> None:
     print_line(f"{cell['recipe']} · {cell['workload']} · {cell['hardware']} · {view['marks']}")
     columns = [_named(column, view) for column in _COLUMNS]
     print_table(columns, map(_row, view["rows"]), "No metric could be compared.")
+    if view["accuracy"]:
+        print()
+        print_line(view["accuracy"]["sentence"])
     used = sum(launch["used"] for launch in view["launches"])
     unused = len(view["launches"]) - used
     print()

@@ -22,6 +22,7 @@ Seed = Annotated[
     int | None,
     typer.Option(min=0, help="Seeds the noise of simulated builds; left out, a request draws its own."),
 ]
+Gsm8k = Annotated[bool, typer.Option(help="Ask both builds gsm8k's questions, once each.")]
 _COLUMNS = ("id", "state", "base", "head", "recipe", "workload", "metric", "launches>", "by", "created")
 
 
@@ -37,11 +38,13 @@ def submit(
     metric: Metric = None,
     seed: Seed = None,
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
+    gsm8k: Gsm8k = False,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key: the same request.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask for a comparison to be measured."""
-    body = {"hardware": hardware, "blocks": blocks, "metric": metric, "seed": seed, "priority": priority}
+    body = {"hardware": hardware, "blocks": blocks, "metric": metric, "seed": seed}
+    body |= {"priority": priority, "gsm8k": gsm8k}
     request = post_comparison(client_of(ctx), base, head, recipe, workload, key=key, **body)
     if as_json:
         print_json(request)
@@ -125,8 +128,8 @@ def post_comparison(
         "kind": "comparison",
         "base": base,
         "head": head,
-        "recipe": recipe or _only(client, "recipes"),
-        "workload": workload or _only(client, "workloads"),
+        "recipe": recipe or only(client, "recipes"),
+        "workload": workload or only(client, "workloads"),
     }
     headers = {"Idempotency-Key": key} if key else None
     sent = {name: value for name, value in body.items() if value is not None}
@@ -148,7 +151,8 @@ def follow(client: Client, request_id: str, *, quiet: bool = False) -> dict[str,
         ) from None
 
 
-def _only(client: Client, group: str) -> str:
+def only(client: Client, group: str) -> str:
+    """Return the name of the only recipe or workload there is. Raises BadInput when there are several, or none."""
     names = sorted({str(item["name"]) for item in client.get(group)})
     if len(names) == 1:
         return names[0]

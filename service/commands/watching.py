@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from rich.live import Live
 
@@ -72,19 +72,35 @@ def follow(watch: Watch, say: Callable[[str], None] = print_line) -> dict[str, A
     say(headline(watch.request))
     show = _table if console().is_terminal else _lines
     with show(watch, say) as changed:
-        for _ in _rounds(watch, say):
+        for _ in rounds(watch, say):
             changed()
     return watch.request
 
 
 def wait(watch: Watch) -> dict[str, Any]:
     """Wait in silence for a request's end, and return it. Raises as ``follow`` does."""
-    for _ in _rounds(watch, lambda _text: None):
+    for _ in rounds(watch, lambda _text: None):
         pass
     return watch.request
 
 
-def _rounds(watch: Watch, say: Callable[[str], None]) -> Iterator[None]:
+class Followed(Protocol):
+    """What can be followed: it is open until it ends, and it can be asked for news."""
+
+    @property
+    def open(self) -> bool: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def update(self) -> bool: ...
+
+
+def rounds(watch: Followed, say: Callable[[str], None]) -> Iterator[None]:
+    """Yield once per round until what is followed has ended; a controller that is away for a restart is waited for.
+
+    Raises Unreachable or Refused when it stays away, and Refused at once for an answer that won't change.
+    """
     away_since: float | None = None
     while True:
         yield

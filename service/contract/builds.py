@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from service.contract import canonical
 
@@ -59,11 +59,15 @@ Source = Annotated[SimulatedSource | WheelSource, Field(discriminator="kind")]
 
 
 class BuildSpec(Wire):
-    """A build as it is registered: the name people use (``v0.18.0``), upstream's version, and its pinned source."""
+    """A build as it is registered: the name people use (``v0.18.0``), upstream's version, and its pinned source.
+
+    ``dated_at`` is when upstream made it. Nightlies and commits need it to have a place in a lineup; releases don't.
+    """
 
     name: Name
     version: Name
     source: Source
+    dated_at: AwareDatetime | None = None
 
     @property
     def kind(self) -> BuildKind:

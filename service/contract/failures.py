@@ -26,6 +26,8 @@ class FailureClass(StrEnum):
     """Fewer than three repetitions were valid."""
     RUNNER_LOST = "runner_lost"
     """The lease was not renewed, or the runner was restarted in the middle."""
+    EVALUATION = "evaluation"
+    """The questions could not be asked, or not all were answered. Ends no attempt: the launch counts all the same."""
     UPLOAD_FAILED = "upload_failed"
     """The controller refused what was uploaded."""
     INTERNAL = "internal"

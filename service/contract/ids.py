@@ -4,7 +4,24 @@ import secrets
 from typing import Literal
 
 Prefix = Literal[
-    "bld", "rcp", "wld", "req", "job", "att", "lau", "rep", "run", "slt", "tok", "enr", "art", "boot", "lrq"
+    "bld",
+    "rcp",
+    "wld",
+    "req",
+    "job",
+    "att",
+    "lau",
+    "rep",
+    "run",
+    "slt",
+    "tok",
+    "enr",
+    "art",
+    "boot",
+    "lrq",
+    "bis",
+    "stp",
+    "evl",
 ]
 
 

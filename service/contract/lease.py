@@ -4,7 +4,7 @@ Durations cross the wire, never absolute times. Every call may be repeated.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -36,6 +36,7 @@ class AttemptState(StrEnum):
     SERVING = "serving"
     WARMING = "warming"
     MEASURING = "measuring"
+    EVALUATING = "evaluating"
     UPLOADING = "uploading"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -94,6 +95,13 @@ class LeaseRequest(Wire):
     wait_s: float = Field(default=20, ge=0, le=25)
 
 
+class EvaluationOrder(Wire):
+    """Ask the server questions after it was measured. ``limit``: only the first so many of them."""
+
+    task: Literal["gsm8k"] = "gsm8k"
+    limit: int | None = Field(default=None, ge=1, le=100_000)
+
+
 class Lease(Wire):
     """One attempt, with everything the runner needs to make it: it reads no catalog."""
 
@@ -115,6 +123,8 @@ class Lease(Wire):
     hardware: Name
     seed: int
     """Seeds a simulated engine's noise; real servers don't get it."""
+    evaluation: EvaluationOrder | None = None
+    """Accuracy is wanted of this launch, too."""
 
 
 class Renewal(Wire):

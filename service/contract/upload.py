@@ -59,6 +59,36 @@ class RepetitionReport(Wire):
     counters: ServerCounters
 
 
+class Scored(Wire):
+    """Every question was answered. ``samples`` is the uploaded file of answers, from which the score is computed.
+
+    ``questions`` and ``shots`` are hashes of the files; ``label`` says what kind of questions they are, such as
+    ``gsm8k-like (simulated)``. ``failed`` counts requests that got no answer: a score with one is not defined.
+    """
+
+    outcome: Literal["scored"] = "scored"
+    task: Literal["gsm8k"] = "gsm8k"
+    label: str = Field(min_length=1, max_length=100)
+    questions: Sha256
+    shots: Sha256
+    n: int = Field(ge=1, le=1_000_000)
+    failed: int = Field(default=0, ge=0)
+    samples: Sha256
+    lm_eval_version: str = Field(max_length=100)
+    duration_s: float = Field(ge=0)
+
+
+class Unscored(Wire):
+    """There is no score, and why. It is not zero: what could not be asked says nothing about the answers."""
+
+    outcome: Literal["undefined"] = "undefined"
+    task: Literal["gsm8k"] = "gsm8k"
+    failure: Failure
+
+
+Evaluation = Annotated[Scored | Unscored, Field(discriminator="outcome")]
+
+
 class LaunchReport(Wire):
     """One server start that was measured."""
 
@@ -72,6 +102,8 @@ class LaunchReport(Wire):
     repetitions: list[RepetitionReport] = Field(min_length=1)
     steps: list[StepTiming]
     uptime_s: float = Field(ge=0)
+    evaluation: Evaluation | None = None
+    """Present if and only if the lease asked for one."""
 
 
 class Completed(Wire):

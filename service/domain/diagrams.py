@@ -7,6 +7,7 @@ from service.domain import states
 
 _MACHINES: tuple[tuple[str, Mapping[Any, frozenset[Any]]], ...] = (
     ("request", states.REQUEST),
+    ("bisect", states.BISECT),
     ("job", states.JOB),
     ("attempt", states.ATTEMPT),
     ("runner", states.RUNNER),

@@ -36,6 +36,21 @@ class GiveUp:
     reason: str
 
 
+ELSEWHERE = frozenset({FailureClass.SERVER_START, FailureClass.SERVER_CRASH})
+"""Tried again on another slot, where there is one: what fails on two is the build's fault, not the slot's."""
+
+OF_THE_BUILD = frozenset(
+    {
+        FailureClass.SPEC_INVALID,
+        FailureClass.IMAGE_PULL,
+        FailureClass.SERVER_START,
+        FailureClass.SERVER_CRASH,
+        FailureClass.TIMEOUT_STEP,
+        FailureClass.INVALID_MEASUREMENT,
+    }
+)
+"""A job that failed for good in one of these says that its build can't be measured in its cell; in another, nothing."""
+
 POLICIES: Mapping[FailureClass, Policy] = MappingProxyType(
     {
         FailureClass.SPEC_INVALID: Policy(0),
@@ -45,6 +60,7 @@ POLICIES: Mapping[FailureClass, Policy] = MappingProxyType(
         FailureClass.SERVER_CRASH: Policy(1),
         FailureClass.TIMEOUT_STEP: Policy(1),
         FailureClass.INVALID_MEASUREMENT: Policy(1),
+        FailureClass.EVALUATION: Policy(0),
         FailureClass.RUNNER_LOST: Policy(3),
         FailureClass.UPLOAD_FAILED: Policy(1, 10.0),
         FailureClass.INTERNAL: Policy(1),

@@ -47,7 +47,19 @@ class RequestState(StrEnum):
     CANCELLED = "cancelled"
 
 
-State = TypeVar("State", JobState, AttemptState, RunnerState, SlotState, RequestState)
+class BisectState(StrEnum):
+    """A search for the step that made a metric worse. How it ended is its answer; paused is a flag beside it."""
+
+    CREATED = "created"
+    CHECKING_ENDS = "checking_ends"
+    SEARCHING = "searching"
+    CONFIRMING = "confirming"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+State = TypeVar("State", JobState, AttemptState, RunnerState, SlotState, RequestState, BisectState)
 
 _LIVE_ENDS = frozenset(
     {AttemptState.FAILED, AttemptState.EXPIRED, AttemptState.RELEASED, AttemptState.CANCELLED, AttemptState.COMPLETED}
@@ -58,6 +70,7 @@ LIVE_ATTEMPT: tuple[AttemptState, ...] = (
     AttemptState.SERVING,
     AttemptState.WARMING,
     AttemptState.MEASURING,
+    AttemptState.EVALUATING,
     AttemptState.UPLOADING,
 )
 """In the order in which an attempt goes through them; it may skip ahead, never back."""
@@ -103,6 +116,19 @@ REQUEST: Mapping[RequestState, frozenset[RequestState]] = {
     RequestState.FAILED: frozenset(),
     RequestState.CANCELLED: frozenset(),
 }
+
+_BISECT_ENDS = frozenset({BisectState.ENDED, BisectState.FAILED, BisectState.CANCELLED})
+BISECT: Mapping[BisectState, frozenset[BisectState]] = {
+    BisectState.CREATED: _BISECT_ENDS | {BisectState.CHECKING_ENDS},
+    BisectState.CHECKING_ENDS: _BISECT_ENDS | {BisectState.SEARCHING, BisectState.CONFIRMING},
+    BisectState.SEARCHING: _BISECT_ENDS | {BisectState.CHECKING_ENDS, BisectState.CONFIRMING},
+    BisectState.CONFIRMING: _BISECT_ENDS | {BisectState.CHECKING_ENDS, BisectState.SEARCHING},
+    BisectState.ENDED: frozenset(),
+    BisectState.FAILED: frozenset(),
+    BisectState.CANCELLED: frozenset(),
+}
+"""A proof that fails takes the bisect back to searching, with what it measured added. A second slot may search while
+the ends are still being checked, so that what was learnt may also bring it back there."""
 
 
 def sources(table: Mapping[State, frozenset[State]], target: State) -> tuple[State, ...]:

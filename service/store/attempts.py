@@ -54,6 +54,15 @@ def of_jobs(session: Session, job_ids: Collection[str]) -> Sequence[Attempt]:
     return session.exec(query.order_by(col(Attempt.job_id), col(Attempt.number))).all()
 
 
+def of_requests(session: Session, request_ids: Collection[str]) -> dict[str, list[Attempt]]:
+    """Return the attempts of each request's jobs."""
+    query = select(Job.request_id, Attempt).join(Job, col(Job.id) == col(Attempt.job_id))
+    found: dict[str, list[Attempt]] = {key: [] for key in request_ids}
+    for request_id, attempt in session.exec(query.where(col(Job.request_id).in_(request_ids))).all():
+        found[request_id].append(attempt)
+    return found
+
+
 def burned(session: Session, job_id: str) -> Counter[FailureClass]:
     """Return how many of a job's attempts ended in which class of failure; those that were released don't count."""
     query = select(Attempt.failure).where(

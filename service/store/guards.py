@@ -40,7 +40,8 @@ def locked(session: Session, table: type[Row], key: str) -> Row | None:
     """Return the row as it is now and keep others from changing it until the transaction ends; None if there is none.
 
     PostgreSQL locks the row; on SQLite a write transaction has the whole database. Locks are taken in the order
-    runner, request, job (by block and position), attempt, slot, so that two transactions never wait for each other.
+    runner, request, bisect, job (by block and position), attempt, slot, so that two transactions never wait for each
+    other.
     """
     return _read(session, table, key, lock=True)
 

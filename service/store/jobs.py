@@ -8,7 +8,7 @@ from sqlmodel import Session, case, col, or_, select, update
 
 from service.domain.states import JOB, JobState, sources
 from service.store import events, guards
-from service.store.tables import Job
+from service.store.tables import Bisect, Job
 
 _OPEN = (JobState.WAITING, JobState.QUEUED, JobState.ACTIVE)
 
@@ -27,7 +27,8 @@ def claim(
     """Take the next job for a slot out of the queue and return it, active and with its fence grown by one; or None.
 
     Only jobs of a hardware and a kind of build that the runner declared, not before their time, and either tied to
-    this slot or to none. The highest priority is first; then blocks that this slot has begun; then the oldest.
+    this slot or to none, and never one that avoids this slot or whose bisect is paused. The highest priority is first;
+    then blocks that this slot has begun; then the oldest.
     One statement: two runners never get the same job, and on PostgreSQL none waits for the other.
     """
     candidate = (
@@ -37,6 +38,8 @@ def claim(
             col(Job.hardware).in_(hardware),
             col(Job.build_kind).in_(kinds),
             or_(col(Job.slot_id).is_(None), col(Job.slot_id) == slot_id),
+            or_(col(Job.avoided_slot_id).is_(None), col(Job.avoided_slot_id) != slot_id),
+            col(Job.request_id).not_in(select(Bisect.request_id).where(col(Bisect.paused).is_(True))),
             or_(col(Job.not_before_at).is_(None), col(Job.not_before_at) <= at),
         )
         .order_by(
@@ -98,12 +101,42 @@ def loosen(session: Session, at: datetime, job: Job) -> bool:
     return loosened
 
 
-def next_of_block(session: Session, job: Job) -> Job | None:
-    """Return the job that waits for this one to end."""
-    query = select(Job).where(
-        col(Job.request_id) == job.request_id, col(Job.block) == job.block, col(Job.position) == job.position + 1
+def avoiding(session: Session) -> Sequence[Job]:
+    """Return the queued jobs that avoid a slot, in the order of locks."""
+    query = select(Job).where(col(Job.avoided_slot_id).is_not(None), col(Job.state) == JobState.QUEUED)
+    return session.exec(query.order_by(col(Job.request_id), col(Job.block), col(Job.position))).all()
+
+
+def stop_avoiding(session: Session, at: datetime, job: Job) -> bool:
+    """Let a queued job run where its server did not start before; False if it is not queued as it was any more."""
+    stopped = guards.update_one(
+        session,
+        Job,
+        col(Job.id) == job.id,
+        guards.fenced(Job.fence, job.fence),
+        col(Job.state) == JobState.QUEUED,
+        avoided_slot_id=None,
     )
-    return session.exec(query.with_for_update(key_share=True).execution_options(populate_existing=True)).one_or_none()
+    if stopped:
+        events.record(session, at, "job", job.id, "no_other_slot", job.request_id, slot_id=job.avoided_slot_id)
+    return stopped
+
+
+def unfinished(session: Session) -> Sequence[Job]:
+    """Return all jobs that wait, are queued or run, of every request."""
+    return session.exec(select(Job).where(col(Job.state).in_(_OPEN))).all()
+
+
+def next_of_block(session: Session, job: Job) -> Job | None:
+    """Return the job of a block that follows this one and still waits; others in between were cancelled."""
+    query = select(Job).where(
+        col(Job.request_id) == job.request_id,
+        col(Job.block) == job.block,
+        col(Job.position) > job.position,
+        col(Job.state) == JobState.WAITING,
+    )
+    first = query.order_by(col(Job.position)).limit(1).with_for_update(key_share=True)
+    return session.exec(first.execution_options(populate_existing=True)).one_or_none()
 
 
 def move(
@@ -137,15 +170,15 @@ def move(
     return moved
 
 
-def postpone(session: Session, job: Job, fence: int, not_before_at: datetime | None) -> bool:
-    """Set when a queued job may be handed out; False if it is not queued under this fence any more."""
+def postpone(session: Session, job: Job, fence: int, **values: Any) -> bool:
+    """Set when, and where, a queued job may be handed out; False if it is not queued under this fence any more."""
     return guards.update_one(
         session,
         Job,
         col(Job.id) == job.id,
         guards.fenced(Job.fence, fence),
         col(Job.state) == JobState.QUEUED,
-        not_before_at=not_before_at,
+        **values,
     )
 
 

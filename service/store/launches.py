@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from service.store.tables import Launch, Repetition
 
@@ -21,6 +21,13 @@ def of_jobs(session: Session, job_ids: Collection[str]) -> Sequence[Launch]:
     """Return the launches of some jobs, oldest first: the last of a job is the one that counts."""
     query = select(Launch).where(col(Launch.job_id).in_(job_ids))
     return session.exec(query.order_by(col(Launch.created_at), col(Launch.id))).all()
+
+
+def count(session: Session, request_ids: Collection[str]) -> dict[str, int]:
+    """Return how many launches each request has, invalid ones included."""
+    query = select(Launch.request_id, func.count()).where(col(Launch.request_id).in_(request_ids))
+    found = dict(session.exec(query.group_by(col(Launch.request_id))).all())
+    return {key: found.get(key, 0) for key in request_ids}
 
 
 def newest(

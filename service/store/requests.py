@@ -1,6 +1,6 @@
 """Requests: what somebody asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlmodel import Session, and_, col, func, or_, select
@@ -13,6 +13,11 @@ from service.store.tables import Job, RequestRow
 def by_key(session: Session, idempotency_key: str) -> RequestRow | None:
     """Return the request that was made under this key."""
     return session.exec(select(RequestRow).where(col(RequestRow.idempotency_key) == idempotency_key)).one_or_none()
+
+
+def some_of(session: Session, ids: Collection[str]) -> dict[str, RequestRow]:
+    """Return requests by id."""
+    return {row.id: row for row in session.exec(select(RequestRow).where(col(RequestRow.id).in_(ids))).all()}
 
 
 def newest(session: Session, limit: int, before: RequestRow | None) -> Sequence[RequestRow]:

@@ -31,6 +31,18 @@ def everyone(session: Session) -> Sequence[Runner]:
     return session.exec(select(Runner).order_by(col(Runner.name))).all()
 
 
+def serving(session: Session, hardware: str, build_kind: str) -> list[Runner]:
+    """Return the runners that are online, are not to drain, and can launch such a build on such hardware."""
+    return [
+        row
+        for row in everyone(session)
+        if row.state is RunnerState.ONLINE
+        and not row.drain_requested
+        and hardware in row.hardware
+        and build_kind in row.build_kinds
+    ]
+
+
 def slots(session: Session, runner_ids: Collection[str]) -> Sequence[Slot]:
     """Return the slots of some runners, by index."""
     query = select(Slot).where(col(Slot.runner_id).in_(runner_ids)).order_by(col(Slot.runner_id), col(Slot.index))

@@ -4,11 +4,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, UniqueConstraint
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, UniqueConstraint, false
 from sqlmodel import Field, SQLModel
 
 from service.contract.lease import AttemptState
-from service.domain.states import JobState, RequestState, RunnerState, SlotState
+from service.domain.states import BisectState, JobState, RequestState, RunnerState, SlotState
 from service.store.columns import EnumText, JsonValue, UtcTime
 
 
@@ -26,6 +26,11 @@ def _time() -> Any:
 
 def _time_or_none() -> Any:
     return Field(default=None, sa_column=Column(UtcTime, nullable=True))
+
+
+def _flag() -> Any:
+    """For a column that a later migration added: the rows that were there have the default."""
+    return Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=false()))
 
 
 def _enum(kind: type[StrEnum], index: bool = False) -> Any:
@@ -100,6 +105,7 @@ class BuildRow(SQLModel, table=True):
     kind: str
     digest: str
     source: dict[str, Any] = _json()
+    dated_at: datetime | None = _time_or_none()
     registered_at: datetime = _time()
 
 
@@ -156,6 +162,8 @@ class Job(SQLModel, table=True):
 
     Jobs of one ``block`` run in the order of ``position`` on one slot, so that their comparison is within that slot.
     ``fence`` is the fence of the newest attempt; it grows by one per claim and guards every write of an attempt.
+    ``avoided_slot_id`` is the slot where its server did not start: it is tried again on another, while there is one.
+    ``evaluate`` asks for the build's accuracy beside its speed.
     """
 
     __tablename__ = "job"
@@ -178,6 +186,8 @@ class Job(SQLModel, table=True):
     failure: dict[str, Any] | None = _json_or_none()
     created_at: datetime = _time()
     ended_at: datetime | None = _time_or_none()
+    avoided_slot_id: str | None = None
+    evaluate: bool = _flag()
 
 
 class Attempt(SQLModel, table=True):
@@ -244,6 +254,33 @@ class Repetition(SQLModel, table=True):
     counters: dict[str, Any] = _json()
 
 
+class Evaluation(SQLModel, table=True):
+    """The accuracy of one launch, or why it has none.
+
+    ``strict_marks`` and ``flexible_marks`` have a 1 or a 0 for each question in the order of the file: two builds are
+    compared question by question. ``failure`` is why there is no score.
+    """
+
+    __tablename__ = "evaluation"
+    id: str = Field(primary_key=True)
+    launch_id: str = Field(foreign_key="launch.id", unique=True)
+    build_id: str = Field(foreign_key="build.id", index=True)
+    cell_digest: str = Field(foreign_key="cell.digest", index=True)
+    task: str
+    outcome: str
+    label: str | None = None
+    questions_sha256: str | None = None
+    shots_sha256: str | None = None
+    samples_sha256: str | None = None
+    n: int | None = None
+    strict_marks: str | None = None
+    flexible_marks: str | None = None
+    lm_eval_version: str | None = None
+    duration_s: float | None = None
+    failure: dict[str, Any] | None = _json_or_none()
+    created_at: datetime = _time()
+
+
 class Artifact(SQLModel, table=True):
     """A file of an attempt; its bytes are in the blob store under their hash."""
 
@@ -255,6 +292,51 @@ class Artifact(SQLModel, table=True):
     sha256: str = Field(index=True)
     size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
     created_at: datetime = _time()
+
+
+class Bisect(SQLModel, table=True):
+    """A search along a lineup. It owns one request of kind ``bisect``, to which its planner adds jobs step by step.
+
+    ``lineup`` is the nodes in order; ``last_step`` the number of its newest step, which guards the next one;
+    ``seen`` a hash of what was known when the planner last looked.
+    """
+
+    __tablename__ = "bisect"
+    id: str = Field(primary_key=True)
+    request_id: str = Field(foreign_key="request.id", unique=True)
+    state: BisectState = _enum(BisectState, index=True)
+    answer: str | None = None
+    reason: str | None = None
+    paused: bool = False
+    metric: str
+    aim: dict[str, Any] = _json()
+    lineup: list[dict[str, Any]] = _json()
+    finding: dict[str, Any] | None = _json_or_none()
+    last_step: int = 0
+    seen: str = ""
+    created_at: datetime = _time()
+    ended_at: datetime | None = _time_or_none()
+
+
+class BisectStep(SQLModel, table=True):
+    """One decision of the planner: all that it was made from (``evidence``), and all that it came to."""
+
+    __tablename__ = "bisect_step"
+    __table_args__ = (UniqueConstraint("bisect_id", "number"),)
+    id: str = Field(primary_key=True)
+    bisect_id: str = Field(foreign_key="bisect.id", index=True)
+    number: int
+    at: datetime = _time()
+    phase: str | None = None
+    evidence: dict[str, Any] = _json()
+    orders: list[dict[str, Any]] = _json()
+    picture: dict[str, Any] = _json()
+    forecast: dict[str, Any] = _json()
+    reason: str
+    slots: int
+    """How many slots there were to launch on, at least one."""
+    slot_s: float
+    """How long attempts had occupied slots until then."""
 
 
 class Event(SQLModel, table=True):

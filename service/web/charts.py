@@ -12,11 +12,10 @@ from itertools import count
 from markupsafe import Markup, escape
 
 from service.web.figures import number, tick_label, ticks
+from service.web.svg import WIDTH, XMLNS, Scale, drawing, line, padded, tag, text
 
-WIDTH = 1120
 _LEFT, _RIGHT = 190, 96
 _RADIUS = 5.0
-_XMLNS = "http://www.w3.org/2000/svg"
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,6 @@ class Band:
     high: float | None
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Maps values in [low, high] to [start, end] of the drawing."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
-
-
 def strip(dots: Sequence[Dot], bands: Sequence[Band], axis: str, title: str, name: str) -> Markup:
     """Return every launch as a dot on one axis, one lane per side, with each side's mean and interval below its dots.
 
@@ -73,7 +58,7 @@ def strip(dots: Sequence[Dot], bands: Sequence[Band], axis: str, title: str, nam
         parts.append(_lane_label(lane, f"{sum(d.lane == lane and d.used for d in dots)} used", y + 34))
         parts += _swarm([d for d in dots if d.lane == lane], scale, y + 32)
         parts += [_band(band, scale, y + 66) for band in bands if band.lane == lane]
-    return _svg(name, title, _describe(dots, bands, axis), bottom + 44, parts)
+    return drawing(name, title, _describe(dots, bands, axis), bottom + 44, parts)
 
 
 def sequence(dots: Sequence[Dot], axis: str, title: str, name: str) -> Markup:
@@ -81,22 +66,22 @@ def sequence(dots: Sequence[Dot], axis: str, title: str, name: str) -> Markup:
     lanes = sorted({dot.lane for dot in dots})
     height, top, gap = 104, 14, 22
     across = Scale(0.5, max(len(dots), 2) + 0.5, _LEFT, WIDTH - 24)
-    low, high = _padded([dot.value for dot in dots])
+    low, high = padded([dot.value for dot in dots])
     parts: list[Markup] = []
     for lane, y in zip(lanes, count(top, height + gap), strict=False):
         down = Scale(low, high, y + height, y)
         parts.append(_lane_label(lane, "", y + height / 2))
         for tick in ticks(low, high, 3):
-            parts.append(_line("grid", _LEFT, down(tick), WIDTH - 24, down(tick)))
-            parts.append(_text("tick end", _LEFT - 10, down(tick) + 4, tick_label(tick)))
+            parts.append(line("grid", _LEFT, down(tick), WIDTH - 24, down(tick)))
+            parts.append(text("tick end", _LEFT - 10, down(tick) + 4, tick_label(tick)))
         placed = [(across(i), down(dot.value), dot) for i, dot in enumerate(dots, 1) if dot.lane == lane]
         for group in dict.fromkeys(dot.group for _, _, dot in placed):
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y, dot in placed if dot.group == group and dot.used)
-            parts.append(_tag("polyline", {"class": "joined", "points": points}))
+            parts.append(tag("polyline", {"class": "joined", "points": points}))
         parts += [_dot(dot, x, y, letter=True) for x, y, dot in placed]
     bottom = top + (height + gap) * len(lanes)
-    parts.append(_text("axis", _LEFT, bottom + 10, f"{axis}; launches from left to right in the order of time"))
-    return _svg(name, title, _describe(dots, [], axis), bottom + 24, parts)
+    parts.append(text("axis", _LEFT, bottom + 10, f"{axis}; launches from left to right in the order of time"))
+    return drawing(name, title, _describe(dots, [], axis), bottom + 24, parts)
 
 
 @dataclass(frozen=True)
@@ -117,42 +102,36 @@ class Forest:
         scale = Scale(-edge, edge, 4, 176)
         left, right = scale(-math.log1p(margin)), scale(math.log1p(margin))
         band = {"class": "margin", "x": f"{left:.1f}", "y": "0", "width": f"{right - left:.1f}", "height": "24"}
-        parts = [_tag("rect", band), _line("one", scale(0), 0, scale(0), 24)]
+        parts = [tag("rect", band), line("one", scale(0), 0, scale(0), 24)]
         if low is not None and high is not None:
-            parts.append(_line(f"reach {verdict}", scale(math.log(low)), 12, scale(math.log(high)), 12))
+            parts.append(line(f"reach {verdict}", scale(math.log(low)), 12, scale(math.log(high)), 12))
         if ratio is not None:
             at = {"class": f"point {verdict}", "cx": f"{scale(math.log(ratio)):.1f}", "cy": "12", "r": "4"}
-            parts.append(_tag("circle", at))
-        return _tag("svg", {"class": "forest", "viewBox": "0 0 180 24", "aria-hidden": "true", "xmlns": _XMLNS}, parts)
+            parts.append(tag("circle", at))
+        return tag("svg", {"class": "forest", "viewBox": "0 0 180 24", "aria-hidden": "true", "xmlns": XMLNS}, parts)
 
 
 def _scale(values: Sequence[float], ends: Iterable[float | None]) -> Scale:
     """An axis for the values, and for ends of intervals as far as they leave the values half of the room."""
     room = (max(values) - min(values)) / 2 or abs(values[0]) * 0.1
     near = [min(max(end, min(values) - room), max(values) + room) for end in ends if end is not None]
-    return Scale(*_padded([*values, *near]), _LEFT, WIDTH - _RIGHT)
-
-
-def _padded(values: Sequence[float]) -> tuple[float, float]:
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
-    return low - room, high + room
+    return Scale(*padded([*values, *near]), _LEFT, WIDTH - _RIGHT)
 
 
 def _grid(scale: Scale, top: float, bottom: float, axis: str) -> list[Markup]:
     parts = []
     for tick in ticks(scale.low, scale.high, 7):
-        parts.append(_line("grid", scale(tick), top, scale(tick), bottom))
-        parts.append(_text("tick middle", scale(tick), bottom + 16, tick_label(tick)))
-    parts.append(_text("axis", scale.start, bottom + 36, axis))
+        parts.append(line("grid", scale(tick), top, scale(tick), bottom))
+        parts.append(text("tick middle", scale(tick), bottom + 16, tick_label(tick)))
+    parts.append(text("axis", scale.start, bottom + 36, axis))
     return parts
 
 
 def _lane_label(lane: str, below: str, y: float) -> Markup:
     clipped = lane if len(lane) <= 20 else lane[:19] + "…"
-    parts = [_text("lane", 0, y, clipped)]
+    parts = [text("lane", 0, y, clipped)]
     if below:
-        parts.append(_text("tick", 0, y + 18, below))
+        parts.append(text("tick", 0, y + 18, below))
     return Markup("").join(parts)
 
 
@@ -175,11 +154,11 @@ def _band(band: Band, scale: Scale, y: float) -> Markup:
     end = scale(band.value)
     if band.low is not None and band.high is not None:
         start, end = scale(band.low), scale(band.high)
-        parts = [_line(f"reach {band.side}", start, y, end, y)]
+        parts = [line(f"reach {band.side}", start, y, end, y)]
         inside = [x for value, x in ((band.low, start), (band.high, end)) if scale.low <= value <= scale.high]
-        parts += [_line(f"cap {band.side}", x, y - 4, x, y + 4) for x in inside]  # no cap: it goes on beyond the axis
-    parts.append(_line(f"mean {band.side}", scale(band.value), y - 7, scale(band.value), y + 7))
-    parts.append(_text("value", end + 10, y + 4, number(band.value)))
+        parts += [line(f"cap {band.side}", x, y - 4, x, y + 4) for x in inside]  # no cap: it goes on beyond the axis
+    parts.append(line(f"mean {band.side}", scale(band.value), y - 7, scale(band.value), y + 7))
+    parts.append(text("value", end + 10, y + 4, number(band.value)))
     return Markup("").join(parts)
 
 
@@ -188,15 +167,15 @@ def _dot(dot: Dot, x: float, y: float, letter: bool = False) -> Markup:
     state = " suspect" if dot.suspect else ""
     if dot.used:
         at = {"class": f"dot {dot.side}{state}", "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{_RADIUS:g}"}
-        mark = _tag("circle", at)
+        mark = tag("circle", at)
     else:
         r = _RADIUS - 1
         path = f"M{x - r:.1f} {y - r:.1f}L{x + r:.1f} {y + r:.1f}M{x - r:.1f} {y + r:.1f}L{x + r:.1f} {y - r:.1f}"
-        mark = _tag("path", {"class": "unused", "d": path})
-    parts = [_tag("title", {}, [escape(dot.label)]), mark]
+        mark = tag("path", {"class": "unused", "d": path})
+    parts = [tag("title", {}, [escape(dot.label)]), mark]
     if letter:
-        parts.append(_text("letter middle", x, y - 9, "A" if dot.side == "base" else "B"))
-    return _tag("a", {"href": dot.href, "tabindex": "-1"}, parts)
+        parts.append(text("letter middle", x, y - 9, "A" if dot.side == "base" else "B"))
+    return tag("a", {"href": dot.href, "tabindex": "-1"}, parts)
 
 
 def _describe(dots: Sequence[Dot], bands: Sequence[Band], axis: str) -> str:
@@ -208,33 +187,3 @@ def _describe(dots: Sequence[Dot], bands: Sequence[Band], axis: str) -> str:
     lanes = dict.fromkeys(dot.lane for dot in dots)
     listed = [f"{lane}: " + ", ".join(number(d.value) for d in dots if d.lane == lane and d.used) for lane in lanes]
     return f"{axis}. " + ". ".join([*means, *listed]) + "."
-
-
-def _svg(name: str, title: str, description: str, height: float, parts: Iterable[Markup]) -> Markup:
-    attributes = {
-        "class": "chart",
-        "role": "img",
-        "aria-labelledby": f"{name}-title {name}-desc",
-        "viewBox": f"0 0 {WIDTH} {height:g}",
-        "xmlns": _XMLNS,
-    }
-    heads = [
-        _tag("title", {"id": f"{name}-title"}, [escape(title)]),
-        _tag("desc", {"id": f"{name}-desc"}, [escape(description)]),
-    ]
-    return _tag("svg", attributes, [*heads, *parts])
-
-
-def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    ends = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}"}
-    return _tag("line", {"class": kind, **ends})
-
-
-def _text(kind: str, x: float, y: float, content: str) -> Markup:
-    return _tag("text", {"class": kind, "x": f"{x:.1f}", "y": f"{y:.1f}"}, [escape(content)])
-
-
-def _tag(name: str, attributes: dict[str, str], content: Iterable[Markup] = ()) -> Markup:
-    """The one place where markup is made: names are ours, values are escaped, content was escaped before."""
-    written = Markup("").join(Markup(' {}="{}"').format(key, value) for key, value in attributes.items())
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, Markup("").join(content))

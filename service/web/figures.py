@@ -37,6 +37,20 @@ def ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}×" if value < 100 else f"{value:,.0f}×"
 
 
+def points(value: float | None) -> str:
+    """Return a difference of two shares in points: +0.8 points; a true minus sign."""
+    return "–" if value is None else f"{_signed(value)}{THIN}points"
+
+
+def points_interval(low: float | None, high: float | None) -> str:
+    """Return ``−0.3 – +1.9``."""
+    return "–" if low is None or high is None else f"{_signed(low)}{THIN}–{THIN}{_signed(high)}"
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f}".replace("-", "−")
+
+
 def change(value: float | None) -> str:
     """Return a ratio as a signed change in percent: +46.7 %; a true minus sign."""
     if value is None:
@@ -44,6 +58,11 @@ def change(value: float | None) -> str:
     percent = (value - 1) * 100
     sign = "+" if percent > 0 else "−" if percent < 0 else "±"
     return f"{sign}{abs(percent):,.{1 if abs(percent) < 1000 else 0}f}{THIN}%"
+
+
+def share(value: float) -> str:
+    """Return a probability with two decimals, never rounded to certainty: 0.97, >0.99, <0.01."""
+    return ">0.99" if 0.995 < value < 1 else "<0.01" if 0 < value < 0.005 else f"{value:.2f}"
 
 
 def size(count: int) -> str:

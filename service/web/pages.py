@@ -1,5 +1,5 @@
-"""The pages and their ``.json`` twins: ``/``, ``/requests/{id}``, ``/compare/{base}...{head}``, ``/launches`` and
-``/launches/{id}``. Reads only; what may be changed is changed over REST."""
+"""The pages and their ``.json`` twins: ``/``, ``/bisects``, ``/bisects/{id}``, ``/requests/{id}``,
+``/compare/{base}...{head}``, ``/launches`` and ``/launches/{id}``. Reads only; changes are made over REST."""
 
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -7,13 +7,15 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
-from service.actions import catalog, compare, enrol, launches, requests
+from service.actions import bisect, catalog, compare, enrol, launches, requests
+from service.actions.bisect_views import BisectSummary
 from service.actions.comparison_views import ComparisonView, MetricRow
 from service.actions.context import Context
 from service.actions.views import LaunchView, RequestSummary, RequestView
 from service.contract.builds import Wire
 from service.domain.states import RequestState, RunnerState
 from service.ruler.metrics import METRICS
+from service.web.bisects import add_bisects, is_open, refresh
 from service.web.plots import plots_of, side_names
 from service.web.rendering import Pages
 
@@ -21,13 +23,14 @@ RECENT = 25
 """Requests on the first page."""
 LISTED = 200
 """Launches on their page."""
-REFRESH_S = 5
-"""How often a page about something that still runs loads itself again."""
+BISECTS = 10
+"""Bisects on the first page."""
 
 
 class Overview(Wire):
-    """The first page as JSON: the newest requests, with the verdict of each that has launches."""
+    """The first page as JSON: the newest bisects and comparisons, with the verdict of each that has launches."""
 
+    bisects: list[BisectSummary]
     requests: list[RequestSummary]
     sentences: dict[str, str]
     verdicts: dict[str, str]
@@ -46,6 +49,7 @@ def router_for(ctx: Context) -> APIRouter:
     pages = Pages()
     router = APIRouter(include_in_schema=False)
     _add_overview(router, pages, ctx)
+    add_bisects(router, pages, ctx)
     _add_requests(router, pages, ctx)
     _add_comparisons(router, pages, ctx)
     _add_launches(router, pages, ctx)
@@ -66,8 +70,9 @@ def _add_overview(router: APIRouter, pages: Pages, ctx: Context) -> None:
     def overview(request: Request) -> Response:
         found = _overview(ctx)
         open_ones = any(one.state is RequestState.OPEN for one in found.requests)
+        open_ones = open_ones or any(is_open(one.state) for one in found.bisects)
         return pages.page(
-            request, "overview.html", overview=found, refresh_s=_refresh(request, open_ones), json_twin="/index.json"
+            request, "overview.html", overview=found, refresh_s=refresh(request, open_ones), json_twin="/index.json"
         )
 
 
@@ -91,7 +96,7 @@ def _add_requests(router: APIRouter, pages: Pages, ctx: Context) -> None:
             row=row,
             values={one.launch.id: one.launch.metrics.get(row.metric) for one in comparison.launches},
             compare_url=_compare_url(found, row.metric),
-            refresh_s=_refresh(request, found.state is RequestState.OPEN),
+            refresh_s=refresh(request, found.state is RequestState.OPEN),
             json_twin=f"/requests/{found.id}.json",
         )
 
@@ -150,10 +155,11 @@ def _add_launches(router: APIRouter, pages: Pages, ctx: Context) -> None:
 
 
 def _overview(ctx: Context) -> Overview:
-    newest = requests.list_requests(ctx, limit=RECENT)
+    newest = [one for one in requests.list_requests(ctx, limit=RECENT) if one.kind == "comparison"]
     measured = {one.id: compare.compare_request(ctx, one.id) for one in newest if one.launches_done}
     online = sum(runner.state is RunnerState.ONLINE for runner in enrol.list_runners(ctx))
     return Overview(
+        bisects=bisect.list_bisects(ctx, limit=BISECTS),
         requests=newest,
         sentences={key: view.sentence for key, view in measured.items()},
         verdicts={key: view.verdict.value for key, view in measured.items()},
@@ -194,10 +200,6 @@ def _metric_link(request: Request, row: MetricRow) -> str:
 def _compare_url(request: RequestView, metric: str) -> str:
     query = {"request": request.id} if metric == compare.DEFAULT_METRIC else {"metric": metric, "request": request.id}
     return f"/compare/{request.base.name}...{request.head.name}?{urlencode(query)}"
-
-
-def _refresh(request: Request, running: bool) -> int | None:
-    return REFRESH_S if running and request.query_params.get("refresh") != "off" else None
 
 
 @dataclass(frozen=True)

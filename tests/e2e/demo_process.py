@@ -49,19 +49,38 @@ class Demo:
         text += [f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in self.folder.glob("*.log")]
         return "\n".join(text)
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """The jobs of the only request, or none while there is no answer."""
+    def get(self, path: str) -> Any:
+        """The JSON of a GET; an empty object while there is no answer."""
         try:
-            listed = httpx.get(f"{self.url}/requests", timeout=5, trust_env=False).json()
-            found = listed["items"] if isinstance(listed, dict) else listed
-            if not found:
-                return []
-            jobs: list[dict[str, Any]] = httpx.get(
-                f"{self.url}/requests/{found[0]['id']}", timeout=5, trust_env=False
-            ).json()["jobs"]
-            return jobs
+            answer = httpx.get(f"{self.url}{path}", timeout=10, trust_env=False)
         except httpx.HTTPError:
-            return []
+            return {}
+        return answer.json() if answer.is_success else {}
+
+    def post(self, path: str, body: Any = None) -> dict[str, Any]:
+        """POST with the demo's own token."""
+        token = json.loads((self.folder / "state.json").read_text())["token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.post(f"{self.url}{path}", json=body or {}, headers=headers, timeout=30, trust_env=False)
+        assert answer.is_success, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def bisect(self, bisect_id: str | None = None) -> dict[str, Any]:
+        """A bisect, the newest if none is named; an empty object while there is no answer."""
+        if bisect_id is None:
+            listed = self.get("/bisects")
+            bisect_id = listed[0]["id"] if listed else None
+        found: dict[str, Any] = self.get(f"/bisects/{bisect_id}") if bisect_id else {}
+        return found if found else {"state": None, "jobs": []}
+
+    def launches(self, bisect_id: str | None = None) -> dict[str, str]:
+        """The launches that a bisect has, by job."""
+        return {job["id"]: job["launch_id"] for job in self.bisect(bisect_id)["jobs"] if job["launch_id"]}
+
+    def slots(self) -> list[str]:
+        """The states of every slot."""
+        return [slot["state"] for runner in self.get("/runners") or [] for slot in runner["slots"]]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Poll a condition of the outside world, bounded."""

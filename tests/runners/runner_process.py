@@ -68,6 +68,15 @@ class RunnerProcess:
                 )
             )
 
+    def run_once(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """``run`` with arguments, for one that is refused."""
+        command = [sys.executable, "-m", "runners.cli", "run", *words]
+        folder = self.settings.state_dir
+        environ = environment(self.settings)
+        return subprocess.run(
+            command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+
     def press_ctrl_c(self) -> None:
         """Send SIGINT as a terminal does: to the runner and to whatever it started in its own process group."""
         os.killpg(self.process.pid, signal.SIGINT)

@@ -51,7 +51,7 @@ def test_no_lock_file_records_download_addresses() -> None:
     assert not names & {"uv.lock", "poetry.lock", "package-lock.json"}
 
 
-@pytest.mark.parametrize("name", ["base", "dev", "build"])
+@pytest.mark.parametrize("name", ["base", "dev", "eval", "build"])
 def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     pins = re.findall(r"^[a-z0-9][^\s=]*==\S+", text, re.MULTILINE)

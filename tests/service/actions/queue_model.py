@@ -1,23 +1,24 @@
-"""The queue as it is meant to be, in plain Python: no database, no transactions, times in seconds."""
+"""The queue as it is meant to be, in plain Python: no database, no transactions, times in whole milliseconds."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-LIVE = ("leased", "preparing", "serving", "warming", "measuring", "uploading")
+LIVE = ("leased", "preparing", "serving", "warming", "measuring", "evaluating", "uploading")
 OPEN_JOB = ("waiting", "queued", "active")
-TTL_S = 180.0
-LOST_AFTER_S = 180.0
+TTL_MS = 180_000
+LOST_AFTER_MS = 180_000
 RETRIES = {"spec_invalid": 0, "image_pull": 3, "server_start": 1, "runner_lost": 3, "invalid_measurement": 1}
-DELAYS_S = {"image_pull": 10.0}
+DELAYS_MS = {"image_pull": 10_000}
 MAX_BURNED = 6
+ELSEWHERE = ("server_start",)
 
 
 @dataclass
 class ModelRequest:
     id: str
     priority: int
-    created: float
+    created: int
     state: str = "open"
     cancel: bool = False
 
@@ -32,7 +33,8 @@ class ModelJob:
     fence: int = 0
     slot: str | None = None
     cancel: bool = False
-    not_before: float | None = None
+    not_before: int | None = None
+    avoids: str | None = None
 
     @property
     def order(self) -> tuple[str, int, int]:
@@ -46,7 +48,7 @@ class ModelAttempt:
     fence: int
     runner: "ModelRunner"
     slot: str
-    lease_until: float
+    lease_until: int
     state: str = "leased"
     failure: str | None = None
     result: Any = None
@@ -58,18 +60,18 @@ class ModelRunner:
     id: str
     slots: list[str]
     state: str = "enrolled"
-    since: float = 0.0
-    seen: float | None = None
+    since: int = 0
+    seen: int | None = None
     drain: bool = False
 
-    def become(self, state: str, now: float) -> None:
+    def become(self, state: str, now: int) -> None:
         if self.state != state:
             self.state, self.since = state, now
 
 
 @dataclass
 class QueueModel:
-    now: float = 0.0
+    now: int = 0
     requests: dict[str, ModelRequest] = field(default_factory=dict)
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     attempts: dict[str, ModelAttempt] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class QueueModel:
             for job in self.jobs.values()
             if job.state == "queued"
             and job.slot in (None, slot)
+            and job.avoids != slot
             and (job.not_before is None or job.not_before <= self.now)
         ]
         return min(
@@ -119,7 +122,7 @@ class QueueModel:
             same_block = other.request is job.request and other.block == job.block
             if other is job or (same_block and other.state == "waiting"):
                 other.slot = slot
-        attempt = ModelAttempt(attempt_id, job, job.fence, runner, slot, self.now + TTL_S)
+        attempt = ModelAttempt(attempt_id, job, job.fence, runner, slot, self.now + TTL_MS)
         self.attempts[attempt_id] = attempt
         self.owner[slot] = attempt_id
         return attempt
@@ -161,8 +164,10 @@ class QueueModel:
                 job.request.state = "failed"
                 self._cancel_open(job.request)
         else:
+            if failure in ELSEWHERE and self._others(attempt.slot):
+                job.slot, job.avoids = None, attempt.slot
             job.state = "queued"
-            delay = DELAYS_S.get(failure, 0.0) * 2**times
+            delay = DELAYS_MS.get(failure, 0) * 2**times
             job.not_before = self.now + delay if delay else None
 
     def give_back(self, attempt: ModelAttempt) -> None:
@@ -187,14 +192,22 @@ class QueueModel:
             self.burn(attempt, "expired", "runner_lost")
         busy = {a.runner.id for a in self.attempts.values() if a.state in LIVE}
         for runner in self.runners.values():
-            silent = runner.seen is not None and runner.seen < self.now - LOST_AFTER_S
+            silent = runner.seen is not None and runner.seen < self.now - LOST_AFTER_MS
             if runner.state in ("online", "draining") and silent and runner.id not in busy:
                 runner.become("offline" if runner.state == "draining" else "lost", self.now)
         for runner in self.runners.values():
-            if runner.state in ("lost", "offline", "draining") and self.now - runner.since > TTL_S:
+            if runner.state in ("lost", "offline", "draining") and self.now - runner.since > TTL_MS:
                 for job in self.jobs.values():
                     if job.slot in runner.slots and job.state in ("waiting", "queued"):
                         job.slot = None
+        for job in self.jobs.values():
+            if job.state == "queued" and job.avoids is not None and not self._others(job.avoids):
+                job.avoids = None
+
+    def _others(self, slot: str) -> bool:
+        """Whether there is another slot that takes work than this one."""
+        able = [runner for runner in self.runners.values() if runner.state == "online" and not runner.drain]
+        return any(other != slot for runner in able for other in runner.slots)
 
     def _end(self, attempt: ModelAttempt, state: str) -> None:
         attempt.state = state

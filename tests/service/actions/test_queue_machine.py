@@ -29,6 +29,7 @@ from service.domain.states import ATTEMPT, JOB, LIVE_ATTEMPT, REQUEST, RUNNER, S
 from tests.clocks import SimulatedClock
 from tests.service.actions.queue_model import (
     LIVE,
+    TTL_MS,
     ModelAttempt,
     ModelJob,
     ModelRequest,
@@ -99,6 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
         nothing comes about.
         """
         self.count["steps"] += 1
+        self._pass(1)  # so that no order depends on ids, which are random
         has_attempts = bool(self.model.attempts)
         getattr(self, what if has_attempts or what in WITHOUT_ATTEMPTS else "claim")(pick, how)
 
@@ -143,14 +145,13 @@ class QueueMachine(RuleBasedStateMachine):
         directive = attempts.renew(self.ctx, attempt.id, said).directive
         drain = Directive.DRAIN if attempt.runner.drain else Directive.CONTINUE
         assert directive is (Directive.CANCEL if attempt.job.cancel else drain)
-        attempt.lease_until = self.model.now + 180
+        attempt.lease_until = self.model.now + TTL_MS
         attempt.state = max(attempt.state, state.value, key=LIVE.index)
 
     def let_time_pass(self, pick: int, how: int) -> None:
         seconds = SECONDS[pick % len(SECONDS)]
         gone = {a.id for a in self.model.attempts.values() if a.state == "expired"}
-        self.clock.advance(seconds)
-        self.model.now += seconds
+        self._pass(seconds * 1000)
         self.model.reap()
         self.count["expired"] += sum(a.state == "expired" for a in self.model.attempts.values() if a.id not in gone)
         reap.reap(self.ctx)
@@ -161,7 +162,7 @@ class QueueMachine(RuleBasedStateMachine):
         made = self.good if valid else self.bad
         if attempt.result is None and attempt.state in (*LIVE, "expired"):
             self.shop.upload(self.leases[attempt.id], made)
-            attempt.lease_until = self.model.now + 180
+            attempt.lease_until = self.model.now + TTL_MS
         self._hand_in(attempt, made.result(attempt.fence), None if valid else "invalid_measurement")
 
     def fail(self, pick: int, how: int) -> None:
@@ -222,8 +223,9 @@ class QueueMachine(RuleBasedStateMachine):
                 return list(connection.execute(text(sql)).all())
 
             model = self.model
-            assert {i: (s, f, t) for i, s, f, t in query("SELECT id, state, fence, slot_id FROM job")} == {
-                job.id: (job.state, job.fence, job.slot) for job in model.jobs.values()
+            wanted = query("SELECT id, state, fence, slot_id, avoided_slot_id FROM job")
+            assert {i: (s, f, t, a) for i, s, f, t, a in wanted} == {
+                job.id: (job.state, job.fence, job.slot, job.avoids) for job in model.jobs.values()
             }
             found = query("SELECT id, state, fence, job_id FROM attempt")
             assert {i: (s, f, j) for i, s, f, j in found} == {
@@ -310,6 +312,10 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.model.hear(runner, reborn=reborn)
         self.model.settle_runner(runner, draining=draining)
+
+    def _pass(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds / 1000)
+        self.model.now += milliseconds
 
     def _slot(self, pick: int) -> tuple[ModelRunner, str]:
         places = [(runner, slot) for runner in self.model.runners.values() for slot in runner.slots]

@@ -78,7 +78,7 @@ def test_a_failed_result_again_is_a_replay(workshop: Workshop, runner: RunnerLif
     leased = workshop.work(runner)
     workshop.fail(leased, FailureClass.SERVER_START)
     assert workshop.fail(leased, FailureClass.SERVER_START).replay
-    assert workshop.work(runner).number == 2
+    assert workshop.work(runner, 1).number == 2
 
 
 def test_a_late_result_counts_while_nobody_overtook_it_though_its_job_was_queued_again(

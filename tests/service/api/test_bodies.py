@@ -65,7 +65,7 @@ def test_every_bad_field_is_named_with_what_is_allowed(client: InProcess, bearer
         "body.blocks": {"problem": "input should be greater than or equal to 1", "allowed": ">= 1", "got": "0"},
         "body.sed": {
             "problem": "there is no such field",
-            "allowed": "base, blocks, hardware, head, kind, metric, priority, recipe, seed, workload",
+            "allowed": "base, blocks, gsm8k, hardware, head, kind, metric, priority, recipe, seed, workload",
         },
         "body.seed": {
             "problem": "input should be a valid integer, unable to parse string as an integer",

@@ -11,13 +11,26 @@ from tests.service.api.conftest import Bearer
 from tests.service.api.inprocess import InProcess
 
 
-@pytest.mark.parametrize("path", ["builds", "recipes", "workloads", "requests", "launches", "runners", "events"])
+@pytest.mark.parametrize(
+    "path", ["builds", "recipes", "workloads", "requests", "bisects", "launches", "runners", "events"]
+)
 def test_a_list_of_nothing_is_empty(client: InProcess, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert (answer.status_code, answer.json()) == (200, [])
 
 
-@pytest.mark.parametrize("path", ["requests/req_1", "jobs/job_1", "launches/lau_1", "launches/lau_1/artifacts/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "requests/req_1",
+        "bisects/bis_1",
+        "bisects/bis_1/steps",
+        "bisects/bis_1/report",
+        "jobs/job_1",
+        "launches/lau_1",
+        "launches/lau_1/artifacts/x",
+    ],
+)
 def test_a_single_unknown_thing_is_not_found(client: InProcess, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

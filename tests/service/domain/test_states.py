@@ -8,11 +8,13 @@ import pytest
 from service.contract.lease import AttemptState
 from service.domain.states import (
     ATTEMPT,
+    BISECT,
     JOB,
     LIVE_ATTEMPT,
     REQUEST,
     RUNNER,
     SLOT,
+    BisectState,
     JobState,
     RequestState,
     RunnerState,
@@ -27,6 +29,7 @@ TABLES: list[tuple[Mapping[Any, frozenset[Any]], Any]] = [
     (RUNNER, RunnerState),
     (SLOT, SlotState),
     (REQUEST, RequestState),
+    (BISECT, BisectState),
 ]
 
 
@@ -37,6 +40,7 @@ def test_every_state_is_in_its_table_and_can_be_reached_or_is_a_beginning(
     assert set(table) == set(states)
     reached = set().union(*table.values())
     beginnings = {JobState.WAITING, AttemptState.LEASED, RunnerState.ENROLLED, RequestState.OPEN}
+    beginnings |= {BisectState.CREATED}
     assert set(states) - reached <= beginnings
 
 
@@ -51,6 +55,8 @@ def test_the_final_states() -> None:
     assert {s for s in JobState if is_final(JOB, s)} == {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
     assert {s for s in RequestState if is_final(REQUEST, s)} == set(RequestState) - {RequestState.OPEN}
     assert {s for s in RunnerState if is_final(RUNNER, s)} == {RunnerState.REVOKED}
+    ended = {BisectState.ENDED, BisectState.FAILED, BisectState.CANCELLED}
+    assert {s for s in BisectState if is_final(BISECT, s)} == ended
     assert not [s for s in SlotState if is_final(SLOT, s)]
     ends = {AttemptState.COMPLETED, AttemptState.FAILED, AttemptState.RELEASED, AttemptState.CANCELLED}
     assert {s for s in AttemptState if is_final(ATTEMPT, s)} == ends

@@ -150,6 +150,10 @@ def stale_loosening(shop: Workshop, runner: RunnerLife) -> None:
     _stale(shop, runner, JobState.QUEUED, lambda session, job: jobs.loosen(session, shop.ctx.clock.now(), job))
 
 
+def stale_avoidance(shop: Workshop, runner: RunnerLife) -> None:
+    _stale(shop, runner, JobState.QUEUED, lambda session, job: jobs.stop_avoiding(session, shop.ctx.clock.now(), job))
+
+
 def stale_cancel(shop: Workshop, runner: RunnerLife) -> None:
     _stale(shop, runner, JobState.ACTIVE, lambda session, job: jobs.flag_cancel(session, shop.ctx.clock.now(), job))
 
@@ -166,6 +170,7 @@ BEHAVIOURS: list[tuple[str, Behaviour]] = [
     ("jobs.postpone", overtaken_failure),
     ("attempts.keep_orphan", orphan),
     ("jobs.loosen", stale_loosening),
+    ("jobs.stop_avoiding", stale_avoidance),
     ("jobs.flag_cancel", stale_cancel),
 ]
 """Where the fence is compared (a release is refused at two places), and what holds because of it."""

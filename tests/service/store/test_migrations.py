@@ -17,6 +17,7 @@ from service.contract.errors import Conflict
 from service.contract.failures import FailureClass
 from service.store import migrations
 from service.store.engine import Store
+from tests.bisecting import Bisecting
 from tests.clocks import SimulatedClock
 from tests.conftest import context
 from tests.databases import Databases
@@ -47,6 +48,9 @@ def fill(ctx: Context) -> None:
     shop.finish(shop.work(runner))
     shop.fail(shop.work(runner), FailureClass.SERVER_CRASH)
     tokens.create_user_token(ctx, "ada", "admin")
+    bisecting = Bisecting(shop, runner, {"v0.18.0": 20.0, "v0.19.1": 29.0}, right={"v0.18.0": 90, "v0.19.1": 90})
+    bisecting.start(bad="v0.19.1", gsm8k=True, priority=1)
+    bisecting.step()
 
 
 def test_the_migrated_schema_is_the_tables(empty: Store) -> None:
@@ -73,6 +77,29 @@ def test_up_and_down_and_up_again_with_rows_in_every_table(empty: Store, clock: 
     assert (tables(empty), migrations.current(empty)) == (set(), None)
     migrations.upgrade(empty)
     fill(context(empty, clock, tmp_path))
+
+
+def test_what_the_spine_stored_is_there_after_the_bisects_came_and_went(
+    empty: Store, clock: SimulatedClock, tmp_path: Path
+) -> None:
+    """Jobs that were there before the columns were added have their defaults, and what refers to them still does."""
+    migrations.upgrade(empty)
+    fill(context(empty, clock, tmp_path))
+    kept = ("request", "job", "attempt", "launch", "repetition", "artifact", "event")
+    before = rows(empty, kept)
+    migrations.downgrade(empty, "0001")
+    assert not {"bisect", "bisect_step", "evaluation"} & tables(empty)
+    assert rows(empty, kept) == before
+    migrations.upgrade(empty)
+    assert rows(empty, kept) == before
+    with empty.engine.connect() as connection:
+        found = connection.execute(text("SELECT DISTINCT evaluate, avoided_slot_id FROM job")).all()
+    assert [(bool(evaluate), slot_id) for evaluate, slot_id in found] == [(False, None)]
+
+
+def rows(store: Store, names: tuple[str, ...]) -> dict[str, int]:
+    with store.engine.connect() as connection:
+        return {name: connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names}
 
 
 def test_a_database_of_a_newer_version_is_left_alone(empty: Store) -> None:

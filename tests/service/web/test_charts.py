@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.web.charts import WIDTH, Band, Dot, Forest, sequence, strip
+from service.web.charts import Band, Dot, Forest, sequence, strip
+from service.web.svg import WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 ATTACK = '"><script>alert(1)</script>'
