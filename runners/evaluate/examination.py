@@ -73,6 +73,7 @@ class Examination:
         summary = await asyncio.to_thread(self._summary, process)
         if summary["failed"]:
             raise EvaluationError(f"{summary['failed']} of {summary['n']} requests were answered with nothing")
+        self._tell(summary["n"], summary["n"])  # lm-eval's bar does not always get to its end
         return Scored(
             label=self.questions.label,
             questions=questions,
@@ -142,9 +143,13 @@ class Examination:
 
     def _tell_progress(self) -> None:
         found = _PROGRESS.findall((self.folder / LOG).read_bytes()[-4096:])
-        if found and (now := (int(found[-1][0]), int(found[-1][1]))) != self._told:
-            self._told = now
-            self.on_progress(*now)
+        if found:
+            self._tell(int(found[-1][0]), int(found[-1][1]))
+
+    def _tell(self, answered: int, asked: int) -> None:
+        if (answered, asked) != self._told:
+            self._told = (answered, asked)
+            self.on_progress(answered, asked)
 
     def _summary(self, process: ServerProcess) -> dict[str, Any]:
         status = process.process.returncode

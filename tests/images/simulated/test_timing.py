@@ -3,6 +3,7 @@
 import asyncio
 import statistics
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.images.simulated.engine_process import CATALOG, EngineProcess, load, 
 
 REQUESTS, SHARED, OWN, OUTPUT = 16, 40960, 10240, 128
 TOLERANCE = 0.02
+PASSES = 3
 
 pytestmark = pytest.mark.timing
 
@@ -46,36 +48,47 @@ def _profile_ratio() -> float:
     return step_ms(head, context, 0) / step_ms(base, context, 0)
 
 
-def _check(title: str, itl_ms: list[float], truth: Truth) -> None:
-    itl = itl_ms[1] / itl_ms[0]
+def _holds(title: str, take: Callable[[Path], tuple[list[float], Truth]], folder: Path) -> None:
+    """One pass of three has to be true: what else runs on the machine can disturb a pass, never mend a wrong engine."""
     expected = _profile_ratio()
-    print(
-        f"{title}: profile {expected:.4f}, client ITL {itl:.4f} ({itl_ms[0]:.3f} and {itl_ms[1]:.3f} ms), "
-        f"steps {truth.real:.4f} (nominal {truth.nominal:.4f}), TPOT {truth.tpot:.4f}"
-    )
-    assert truth.nominal == pytest.approx(expected, rel=0.001)
-    assert truth.real == pytest.approx(expected, rel=TOLERANCE)
-    assert itl == pytest.approx(expected, rel=TOLERANCE)
+    for number in range(PASSES):
+        (own := folder / str(number)).mkdir()
+        itl_ms, truth = take(own)
+        itl = itl_ms[1] / itl_ms[0]
+        print(
+            f"{title}: profile {expected:.4f}, client ITL {itl:.4f} ({itl_ms[0]:.3f} and {itl_ms[1]:.3f} ms), "
+            f"steps {truth.real:.4f} (nominal {truth.nominal:.4f}), TPOT {truth.tpot:.4f}"
+        )
+        assert truth.nominal == pytest.approx(expected, rel=0.001)
+        if [truth.real, itl] == pytest.approx([expected] * 2, rel=TOLERANCE):
+            return
+    pytest.fail(f"none of {PASSES} passes came within {TOLERANCE:.0%} of the profile's {expected:.4f}")
 
 
 def test_the_step_ratio_is_the_profiles_when_one_engine_serves_at_a_time(engines: Engines, tmp_path: Path) -> None:
-    itl_ms = []
-    logs = []
-    for seed, version in enumerate(("0.18.0", "0.19.1")):
-        logs.append(tmp_path / f"{version}.log")
-        engine = _start(engines, version, seed, logs[-1])
-        itl_ms += asyncio.run(_measure([engine.port]))
-        engine.stop()
-    _check("alone", itl_ms, step_ratio(logs[:1], logs[1:]))
+    def take(folder: Path) -> tuple[list[float], Truth]:
+        itl_ms = []
+        logs = []
+        for seed, version in enumerate(("0.18.0", "0.19.1")):
+            logs.append(folder / f"{version}.log")
+            engine = _start(engines, version, seed, logs[-1])
+            itl_ms += asyncio.run(_measure([engine.port]))
+            engine.stop()
+        return itl_ms, step_ratio(logs[:1], logs[1:])
+
+    _holds("alone", take, tmp_path)
 
 
 def test_the_step_ratio_is_the_profiles_while_two_engines_serve(engines: Engines, tmp_path: Path) -> None:
-    logs = [tmp_path / "base.log", tmp_path / "head.log"]
-    both = [_start(engines, version, seed, logs[seed]) for seed, version in enumerate(("0.18.0", "0.19.1"))]
-    itl_ms = asyncio.run(_measure([engine.port for engine in both]))
-    for engine in both:
-        engine.stop()
-    _check("together", itl_ms, step_ratio(logs[:1], logs[1:]))
+    def take(folder: Path) -> tuple[list[float], Truth]:
+        logs = [folder / "base.log", folder / "head.log"]
+        both = [_start(engines, version, seed, logs[seed]) for seed, version in enumerate(("0.18.0", "0.19.1"))]
+        itl_ms = asyncio.run(_measure([engine.port for engine in both]))
+        for engine in both:
+            engine.stop()
+        return itl_ms, step_ratio(logs[:1], logs[1:])
+
+    _holds("together", take, tmp_path)
 
 
 def test_a_busy_engine_sleeps_between_its_steps(engines: Engines, tmp_path: Path) -> None:
