@@ -58,13 +58,17 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """One consistent view; nothing done in it is kept."""
+        """One consistent view: two queries see the same rows, whatever is written between them. Nothing done in it is
+        kept; on PostgreSQL a write in it fails."""
         with self._session(write=False) as session:
             yield session
 
     @contextmanager
     def _session(self, *, write: bool) -> Iterator[Session]:
-        options = {"backslide_write": write}
+        options: dict[str, Any] = {"backslide_write": write}
+        if not write and self.dialect == "postgresql":
+            # By default each query would see what was committed just before it. SQLite's WAL keeps one view by itself.
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with (
             translated(),
             self.engine.connect().execution_options(**options) as connection,

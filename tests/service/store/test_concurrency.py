@@ -87,3 +87,12 @@ def _reap(workshop: Workshop) -> None:
     assert isinstance(clock, SimulatedClock)
     clock.advance(workshop.ctx.settings.lease_ttl_s / 3)
     reap.reap(workshop.ctx)
+
+
+def test_a_read_keeps_one_view_whatever_is_written_meanwhile(workshop: Workshop) -> None:
+    with workshop.ctx.store.read() as session:
+        before = session.exec(select(Job.id)).all()
+        workshop.submit(blocks=1)
+        assert session.exec(select(Job.id)).all() == before
+    with workshop.ctx.store.read() as session:
+        assert len(session.exec(select(Job.id)).all()) == len(before) + 4
